@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packet headers that both programs parse.
+#ifndef MRC_HEADERS_P4
+#define MRC_HEADERS_P4
+
+#include "types.p4"
+
+header ethernet_t {
+    mac_addr_t dst_addr;
+    mac_addr_t src_addr;
+    bit<16>    ether_type;
+}
+
+header ipv6_t {
+    bit<4>      version;
+    bit<6>      dscp;
+    bit<2>      ecn;
+    bit<20>     flow_label;
+    bit<16>     payload_len;
+    bit<8>      next_header;
+    bit<8>      hop_limit;
+    ipv6_addr_t src_addr;
+    ipv6_addr_t dst_addr;
+}
+
+// Segment Routing Header without TLVs (RFC 8754 section 2); its segment list follows.
+header srh_t {
+    bit<8>  next_header;
+    bit<8>  hdr_ext_len;    // in 8-byte units behind the first 8 bytes: 2 per segment
+    bit<8>  routing_type;
+    bit<8>  segments_left;
+    bit<8>  last_entry;
+    bit<8>  flags;
+    bit<16> tag;
+}
+
+header srh_segment_t {
+    ipv6_addr_t sid;
+}
+
+// The part that UDP and TCP have in common; ECMP hashes over it.
+header l4_ports_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+}
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types and constants that both programs and all targets share.
+#ifndef MRC_TYPES_P4
+#define MRC_TYPES_P4
+
+typedef bit<9>   port_t;
+typedef bit<48>  mac_addr_t;
+typedef bit<128> ipv6_addr_t;
+
+typedef bit<16>  usid_t;          // kind(3) | plane(3) | index(10)
+typedef bit<48>  locator_node_t;  // locator block(32) | active uSID(16)
+typedef bit<3>   plane_t;
+typedef bit<10>  uplink_t;
+typedef bit<16>  path_ev_t;       // EV[31:16] = plane(3) | uplink(10) | tag(3)
+
+const port_t CPU_PORT = 510;      // `--cpu-port 510`; 511 is the target's drop port
+
+const bit<16> ETHERTYPE_IPV6 = 0x86dd;
+
+const bit<8> NEXT_HEADER_TCP     = 6;
+const bit<8> NEXT_HEADER_UDP     = 17;
+const bit<8> NEXT_HEADER_IPV6    = 41;
+const bit<8> NEXT_HEADER_ROUTING = 43;
+
+const bit<8> ROUTING_TYPE_SEGMENT_ROUTING = 4;  // RFC 8754
+
+const bit<16> IPV6_HDR_BYTES = 40;
+
+// uSID kinds, the top three bits. 0 is never used, so no uSID of a carrier is zero.
+const bit<3> KIND_LOCAL = 7;      // 0xE000-0xFFFF: meaningful on one switch only (uA, decap)
+
+// ECN code points (RFC 3168).
+const bit<2> ECN_NOT_ECT = 0;
+const bit<2> ECN_ECT_1   = 1;
+const bit<2> ECN_ECT_0   = 2;
+const bit<2> ECN_CE      = 3;
+
+#endif
