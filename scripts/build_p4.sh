@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compiles p4src/*.p4 with the p4c on PATH into p4src/build/, and records the digest of the sources.
-# p4c runs inside p4src/, because its JSON names the source files as they were given.
+# p4c runs inside p4src/ with relative names, because its JSON repeats them.
 set -euo pipefail
 cd "$(dirname "$0")/../p4src"
 command -v p4c >/dev/null || {
     echo "p4c is not on PATH. The committed output in p4src/build/ needs no p4c; only changed P4 does." >&2
     exit 1
 }
-out=$(mktemp -d)
+out=.p4c
+mkdir -p "$out"
 trap 'rm -rf "$out"' EXIT
 for program in fabric nic; do
     # Shared includes define more than either program uses; selectors have no default action on BMv2.
