@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is running.
 
-The builder writes ``inventory.json`` into the run directory, ``mrcctl`` reads it. every switch and NIC with its P4Runtime address, every host with its agent's control socket, and
+The builder writes ``inventory.json`` into the run directory, ``mrcctl`` reads it. The file names
+every switch and NIC with its P4Runtime address, every host with its agent's control socket, and
 every wire with the interfaces that a cut needs. It exists exactly while a fabric runs.
 """
 

@@ -17,7 +17,7 @@ switches everything at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,11 +29,10 @@ from controller.canonical import Call, Entries, Key, Value, count_by_table, to_m
 # Which tables an entry refers to, by alias.
 REFERS_TO: Mapping[str, tuple[str, ...]] = {
     "ipv6_fib": ("ecmp_groups",),
-    "destinations": ("group_cfg",),
+    "destinations": ("group_cfg", "plane_sets"),
     "group_cfg": ("slots", "plane_sets"),
 }
-# ecmp() hashes over plane set 0 by the program's own choice: its number cannot change.
-FIXED_PLANE_SET = 0
+PLANE_SET_NUMBERS = range(256)  # the key's width in nic.p4
 
 
 class Kind(Enum):
@@ -76,18 +75,19 @@ class Plan:
 
 
 class CapacityError(ValueError):
-    """More entries are wanted than the program's tables hold."""
+    """More entries are needed than the program's tables hold."""
 
 
 def plan_device(wanted: Entries, held: Entries, schema: P4Schema) -> Plan:
     """All updates for one device.
 
-    Raises CapacityError when a table is too small for what is wanted.
+    Raises CapacityError when a table is too small for what is wanted, or for holding the old and
+    the new entries side by side during the change.
     """
     layout = nic_layout(schema)
     if layout is not None:
         wanted = choose_generations(wanted, held, layout)
-    _check_sizes(wanted, schema)
+    _check_sizes(wanted, held, schema)
     return diff(wanted, held, table_ranks(schema))
 
 
@@ -120,11 +120,18 @@ def diff(wanted: Entries, held: Entries, ranks: Mapping[int, int]) -> Plan:
     return Plan(tuple(stages), unchanged)
 
 
-def _check_sizes(wanted: Entries, schema: P4Schema) -> None:
+def _check_sizes(wanted: Entries, held: Entries, schema: P4Schema) -> None:
     for alias, count in count_by_table(wanted, schema).items():
         size = schema.tables[alias].size
         if count > size:
             raise CapacityError(f"table {alias} holds {size} entries, {count} are wanted")
+    for alias, count in count_by_table(wanted.keys() | held.keys(), schema).items():
+        size = schema.tables[alias].size
+        if count > size:
+            raise CapacityError(
+                f"table {alias} holds {size} entries, the change needs {count} for a moment (old "
+                "ones are deleted last, so that no packet misses one): make it in smaller steps"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +163,15 @@ def nic_layout(schema: P4Schema) -> NicLayout | None:
         slots_generation=slots.match_fields["generation"].id,
         plane_sets=plane_sets.id,
         plane_sets_set=plane_sets.match_fields["plane_set"].id,
-        generation_params={a.id: a.params["generation"].id for a in group_cfg.actions if a.params},
-        plane_set_params={a.id: a.params["plane_set"].id for a in group_cfg.actions if a.params},
+        generation_params=_actions_with("generation", schema),
+        plane_set_params=_actions_with("plane_set", schema),
     )
+
+
+def _actions_with(parameter: str, schema: P4Schema) -> dict[int, int]:
+    """Ids of the actions that have a parameter of this name, with its id."""
+    found = ((action.id, action.params.get(parameter)) for action in schema.actions)
+    return {action: param.id for action, param in found if param is not None}
 
 
 def choose_generations(wanted: Entries, held: Entries, layout: NicLayout) -> Entries:
@@ -166,7 +179,7 @@ def choose_generations(wanted: Entries, held: Entries, layout: NicLayout) -> Ent
 
     A group keeps the generation that it is in when that generation's slots are exactly the wanted
     ones, and otherwise gets the other. Plane sets are found again by content under whatever number
-    the NIC holds them; new content gets a free number. Plane set 0 keeps its number.
+    the NIC holds them; new content gets a free number.
     """
     in_use = {
         _field(key, layout.group_cfg_group): _param(value, layout.generation_params)
@@ -187,7 +200,7 @@ def choose_generations(wanted: Entries, held: Entries, layout: NicLayout) -> Ent
         elif held_slots.get((group, current), {}) == slots:
             generations[group] = current
         else:
-            generations[group] = 1 - current
+            generations[group] = 1 if current == 0 else 0
     numbers = _plane_set_numbers(_plane_sets(wanted, layout), _plane_sets(held, layout))
 
     result: Entries = {}
@@ -202,6 +215,7 @@ def choose_generations(wanted: Entries, held: Entries, layout: NicLayout) -> Ent
             group = _field(key, layout.group_cfg_group)
             generation = generations.get(group, in_use.get(group, 0))
             value = _with_param(value, layout.generation_params, _constant(generation))
+        if isinstance(value, Call) and value.action_id in layout.plane_set_params:
             value = _with_param(value, layout.plane_set_params, lambda n: numbers.get(n, n))
         result[key] = value
     return result
@@ -234,26 +248,21 @@ def _plane_set_numbers(
     held: Mapping[int, frozenset[tuple[Key, Value]]],
 ) -> dict[int, int]:
     """The number that the NIC will know each wanted plane set by."""
-    by_content = {content: n for n, content in sorted(held.items()) if n != FIXED_PLANE_SET}
-    taken = {FIXED_PLANE_SET, *held}
+    by_content = {content: number for number, content in sorted(held.items())}
+    taken = set(held)
     numbers: dict[int, int] = {}
     for number, content in sorted(wanted.items()):
-        if number == FIXED_PLANE_SET:
-            numbers[number] = number
-        elif content in by_content:
-            numbers[number] = by_content[content]
-        else:
-            numbers[number] = number if number not in taken else _first_free(taken)
-            taken.add(numbers[number])
-            by_content[content] = numbers[number]
+        if content not in by_content:
+            by_content[content] = number if number not in taken else _first_free(taken)
+            taken.add(by_content[content])
+        numbers[number] = by_content[content]
     return numbers
 
 
-def _first_free(taken: Iterable[int]) -> int:
-    used = set(taken)
-    free = next((number for number in range(256) if number not in used), None)
+def _first_free(taken: Set[int]) -> int:
+    free = next((number for number in PLANE_SET_NUMBERS if number not in taken), None)
     if free is None:
-        raise CapacityError("all 256 plane sets are in use; deny fewer planes in different ways")
+        raise CapacityError("all 256 numbers of plane sets are in use")
     return free
 
 
