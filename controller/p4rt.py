@@ -203,7 +203,7 @@ class DeviceConnection:
         return answer.config
 
     async def has_program(self, schema: P4Schema) -> bool:
-        """Whether the device runs exactly this program (same P4Info, same cookie over it and JSON)."""
+        """Whether the device runs exactly this program: its P4Info, its cookie over all of it."""
         config = await self.pipeline()
         return (
             config is not None

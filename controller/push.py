@@ -169,25 +169,27 @@ async def _write_plan(
 ) -> None:
     """Write stage after stage. A stage that fails ends it: what comes later relies on it."""
     refused = 0
-    for stage in plan.stages:
-        for start in range(0, len(stage), BATCH_UPDATES):
-            batch = stage[start : start + BATCH_UPDATES]
-            tell(Progress(report.device, "writing", report.written, plan.size))
-            failures = await link.write([change.message() for change in batch])
-            failed = {failure.index for failure in failures}
-            for index, change in enumerate(batch):
-                if index not in failed:
-                    _count(report, change)
-            for failure in failures:
-                refused += 1
-                if refused <= ERRORS_SHOWN:
-                    words = _words(batch[failure.index], schema)
-                    report.errors.append(f"{words}: {failure.code}: {failure.message}")
-        if refused:
-            break
+    try:
+        for stage in plan.stages:
+            for start in range(0, len(stage), BATCH_UPDATES):
+                batch = stage[start : start + BATCH_UPDATES]
+                tell(Progress(report.device, "writing", report.written, plan.size))
+                failures = await link.write([change.message() for change in batch])
+                failed = {failure.index for failure in failures}
+                for index, change in enumerate(batch):
+                    if index not in failed:
+                        _count(report, change)
+                for failure in failures:
+                    refused += 1
+                    if refused <= ERRORS_SHOWN:
+                        words = _words(batch[failure.index], schema)
+                        report.errors.append(f"{words}: {failure.code}: {failure.message}")
+            if refused:
+                break
+    finally:
+        report.skipped = plan.size - report.written - refused
     if refused > ERRORS_SHOWN:
         report.errors.append(f"and {refused - ERRORS_SHOWN} more entries were refused")
-    report.skipped = plan.size - report.written - refused
 
 
 def _count(report: DeviceReport, change: Change) -> None:
