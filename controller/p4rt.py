@@ -30,6 +30,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 60.0
 PIPELINE_TIMEOUT_S: Final = 180.0  # softswitch compiles the program when its cache is empty
 BATCH_UPDATES: Final = 1000
+CONCURRENT_DEVICES: Final = 32
 FIRST_ELECTION_ID: Final = 1
 ELECTION_ATTEMPTS: Final = 8
 

@@ -14,6 +14,7 @@ from controller.canonical import Entries, held_entries, in_words, wanted_entries
 from controller.inventory import Device, Inventory
 from controller.p4rt import (
     BATCH_UPDATES,
+    CONCURRENT_DEVICES,
     CONNECT_TIMEOUT_S,
     DeviceConnection,
     DeviceError,
@@ -22,7 +23,6 @@ from controller.p4rt import (
 )
 from controller.reconcile import Change, Kind, Plan, plan_device
 
-CONCURRENT_DEVICES = 32
 # A wrong program makes every entry fail in the same way; the rest is only counted.
 ERRORS_SHOWN = 10
 
