@@ -90,9 +90,9 @@ def usid(kind: UsidKind, plane: int, index: int) -> int:
     return kind << 13 | plane << 10 | index
 
 
-def usid_array(kind: UsidKind, plane: Ints, index: Ints) -> UInt:
+def usid_array(kind: Ints, plane: Ints, index: Ints) -> UInt:
     """`usid` for arrays that broadcast against each other."""
-    return np.uint64(kind << 13) | _u64(plane) << np.uint64(10) | _u64(index)
+    return _u64(kind) << np.uint64(13) | _u64(plane) << np.uint64(10) | _u64(index)
 
 
 def ua_usid(port: int) -> int:
