@@ -213,7 +213,7 @@ def wanted_entries(entities: Iterable[P4TableEntry], schema: P4Schema) -> Entrie
         message = entity.encode_entry(schema)
         key, value = from_message(message)
         if key in entries:
-            raise ValueError(f"two entries with the same key are wanted: {in_words(key, schema)}")
+            raise ValueError(f"two entries with the same key are wanted: {entity!r}")
         entries[key] = value
     return entries
 
@@ -237,10 +237,3 @@ def count_by_table(entries: Iterable[Key], schema: P4Schema) -> Mapping[str, int
     for key in entries:
         counts[key.table_id] = counts.get(key.table_id, 0) + 1
     return {schema.tables[table_id].alias: count for table_id, count in counts.items()}
-
-
-def in_words(key: Key, schema: P4Schema, value: Value | None = None) -> str:
-    """An entry with the program's names: ``usid_fib locator_node=0x… -> forward(port=0x3, …)``."""
-    entry = P4TableEntry.decode_entry(to_message(key, value), schema)
-    words = f"{entry.table_id} {entry.match_str(schema)}".rstrip()
-    return words if value is None else f"{words} -> {entry.action_str(schema)}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from finsy import P4Schema, P4TableEntry
 
-from controller.canonical import Entries, held_entries, in_words, wanted_entries
+from controller.canonical import Entries, held_entries, wanted_entries
 from controller.inventory import Device, Inventory
 from controller.p4rt import (
     BATCH_UPDATES,
@@ -22,6 +22,7 @@ from controller.p4rt import (
     load_programs,
 )
 from controller.reconcile import Change, Kind, Plan, plan_device
+from controller.words import in_words
 
 # A wrong program makes every entry fail in the same way; the rest is only counted.
 ERRORS_SHOWN = 10

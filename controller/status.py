@@ -40,7 +40,7 @@ async def read_status(
     *,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
 ) -> list[DeviceStatus]:
-    """Status of all devices in the inventory's order; ``desired`` has the wanted entries by name."""
+    """Status of all devices in inventory order; ``desired`` has the wanted entries by name."""
 
     async def one(name: str, link: DeviceConnection, schema: P4Schema) -> DeviceStatus:
         primary = await link.primary()

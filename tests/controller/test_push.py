@@ -120,7 +120,7 @@ def test_refused_entries_are_reported_in_words_and_what_relies_on_them_is_not_wr
     device = report.devices["p0t0-0"]
     assert not report.ok
     (error,) = device.errors
-    assert error.startswith("insert ecmp_groups group_id=0x1 -> ")
+    assert error.startswith("insert ecmp_groups group_id=1 -> ")
     assert error.endswith("RESOURCE_EXHAUSTED: selector full")
     assert (device.inserted, device.skipped) == (3, 1)
 
