@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values that cross the boundary between the data plane and its users.
+
+All numbers are Python integers holding raw bits (a signed field of width w is given modulo 2**w).
+Names are those of the BMv2 JSON, which are the fully qualified P4 names and P4Info's preamble names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMatch:
+    """One key of an entry, in the table's key order.
+
+    `mask` is for ternary and optional keys (None: all bits), `prefix_len` for lpm keys, `high` for
+    range keys (the range is value..high, both included). Bits of `value` that the mask or the prefix
+    does not cover are ignored.
+    """
+
+    value: int
+    mask: int | None = None
+    prefix_len: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action with its parameters, in the order of its declaration."""
+
+    name: str
+    params: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRef:
+    """A member of the table's action profile, by handle."""
+
+    member: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRef:
+    """A group of the table's action selector, by handle."""
+
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class PacketIn:
+    """A packet that left through the CPU port, with the packet_in header that the program put on it."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """One digest: the learn list's name, its fields in order, microseconds since the switch started."""
+
+    name: str
+    fields: list[int]
+    timestamp: int
+
+
+def _no_ports() -> Mapping[int, str]:
+    return MappingProxyType({})
+
+
+def _no_rates() -> Mapping[int, int]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DataplaneOptions:
+    """How a switch is set up. The defaults are simple_switch_grpc's.
+
+    Attributes:
+        device_id: P4Runtime device id; only shown in messages here.
+        ports: port number (0 to 65535) to interface name.
+        cpu_port: packets for this port become events, `packet_out` enters there; None or 0: no such port.
+        drop_port: an `egress_spec` of this value drops.
+        queue_depth: packets that each egress queue holds before it drops at its tail.
+        queue_depths: the same for single ports.
+        queue_rates: packets per second at which a port's queues are emptied; 0 or absent: at once.
+        priority_queues: queues per port, 1 to 8; the highest number is served first.
+        pcap_dir: directory that gets `<interface>_in.pcap` and `<interface>_out.pcap`.
+        cache_dir: where compiled programs are kept; None: ${XDG_CACHE_HOME:-~/.cache}/softswitch.
+        ring_bytes: receive ring per port.
+        seed: of the program's random numbers; None: from the kernel.
+    """
+
+    device_id: int = 0
+    ports: Mapping[int, str] = field(default_factory=_no_ports)
+    cpu_port: int | None = None
+    drop_port: int = 511
+    queue_depth: int = 64
+    queue_depths: Mapping[int, int] = field(default_factory=_no_rates)
+    queue_rates: Mapping[int, int] = field(default_factory=_no_rates)
+    priority_queues: int = 1
+    pcap_dir: Path | None = None
+    cache_dir: Path | None = None
+    ring_bytes: int = 4 << 20
+    seed: int | None = None
