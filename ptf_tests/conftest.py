@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PTF under pytest: one switch of each program for the session, clean tables for every test.
+
+``pytest ptf_tests --target softswitch|bmv2``, in a network namespace of its own (``make ptf``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Generator, Iterator
+
+import ptf
+import pytest
+from ptf import ptfutils
+
+from controller.p4rt import DeviceError
+from ptf_tests.namespace import NamespaceError, VethPairs, require_private_namespace
+from ptf_tests.switch import TARGETS, SwitchError, SwitchProcess
+
+# PTF reads its configuration when its modules are imported.
+ptf.config.update(
+    platform="local",
+    relax=False,
+    port_map={},
+    # Scapy's own layers that PTF would load: mrc.scapy_layers dissects UDP port 4791, the others
+    # are not used here.
+    disable_rocev2=True,
+    disable_igmp=True,
+    qlen=10_000,  # packets kept per port until a test takes them
+    socket_recv_size=16_384,
+)
+ptfutils.default_timeout = 3.0
+ptfutils.default_negative_timeout = 0.1
+
+from ptf.dataplane import DataPlane  # noqa: E402
+
+from ptf_tests.bench import Bench  # noqa: E402
+from ptf_tests.device import Device  # noqa: E402
+
+# Program -> its P4Runtime device id (and PTF device number) and its ports.
+SWITCHES = {"fabric": (1, range(1, 9)), "nic": (2, range(1, 10))}
+SO_RCVBUFFORCE = 33  # Linux; the socket module has no name for it
+RECEIVE_BUFFER_BYTES = 32 << 20
+
+_processes: dict[str, SwitchProcess] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--target", choices=TARGETS, default="softswitch", help="switch to test")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.option.collectonly:
+        return
+    try:
+        require_private_namespace()
+    except NamespaceError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, None]:
+    """Show the end of the switches' logs with every failure."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        for program, process in _processes.items():
+            report.sections.append((f"{program} switch's log", process.log_tail()))
+
+
+@pytest.fixture(scope="session")
+def _benches(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Bench]]:
+    target = pytestconfig.getoption("--target")
+    logs = tmp_path_factory.mktemp("switches")
+    with contextlib.ExitStack() as stack:
+        ends = [(f"{name}-eth{n}", f"ptf-{name}{n}") for name, (_, p) in SWITCHES.items() for n in p]
+        stack.enter_context(VethPairs(ends))
+        dataplane = DataPlane(ptf.config)
+        stack.callback(dataplane.kill)
+        for program, (device_id, ports) in SWITCHES.items():
+            for port in ports:
+                dataplane.port_add(f"ptf-{program}{port}", device_id, port)
+                dataplane.ports[device_id, port].socket.setsockopt(
+                    socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES
+                )
+            interfaces = {port: f"{program}-eth{port}" for port in ports}
+            process = SwitchProcess(target, device_id, interfaces, logs / f"{program}.log")
+            process.start()
+            stack.callback(process.stop)
+            _processes[program] = process
+        benches = {}
+        for program, (device_id, ports) in SWITCHES.items():
+            process = _processes[program]
+            try:
+                device = Device(program, process.address, device_id)
+            except (DeviceError, TimeoutError) as error:
+                process.check()
+                raise SwitchError(f"{program}: {error!r}\n{process.log_tail()}") from None
+            stack.callback(device.close)
+            benches[program] = Bench(device, dataplane, device_id, ports)
+        yield benches
+
+
+def _clean_bench(bench: Bench) -> Iterator[Bench]:
+    bench.dataplane.flush()
+    yield bench
+    bench.device.clean()
+
+
+@pytest.fixture
+def fabric(_benches: dict[str, Bench]) -> Iterator[Bench]:
+    """The switch that runs fabric.p4, with empty tables."""
+    yield from _clean_bench(_benches["fabric"])
+
+
+@pytest.fixture
+def nic(_benches: dict[str, Bench]) -> Iterator[Bench]:
+    """The switch that runs nic.p4, with empty tables."""
+    yield from _clean_bench(_benches["nic"])

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch process under test: BMv2's simple_switch_grpc, or softswitch, from the same arguments."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from controller.addressing import CPU_PORT, DROP_PORT
+
+TARGETS = ("softswitch", "bmv2")
+STOP_TIMEOUT_S = 5.0
+LOG_TAIL_LINES = 40
+
+
+class SwitchError(Exception):
+    """The switch could not be started; the message says why."""
+
+
+class SwitchProcess:
+    """One switch, running from ``start()`` to ``stop()``; its output goes to ``log``."""
+
+    def __init__(
+        self, target: str, device_id: int, interfaces: Mapping[int, str], log: Path
+    ) -> None:
+        self.address = f"127.0.0.1:{50050 + device_id}"
+        self.log = log
+        self._command = self._arguments(target, device_id, interfaces)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _arguments(self, target: str, device_id: int, interfaces: Mapping[int, str]) -> list[str]:
+        if target == "bmv2":
+            program = shutil.which("simple_switch_grpc")
+            if program is None:
+                raise SwitchError("simple_switch_grpc is not on PATH: use --target softswitch")
+            command = [program, "--thrift-port", str(9090 + device_id)]
+        else:
+            command = [sys.executable, "-m", "softswitch"]
+        command += ["--no-p4", "--device-id", str(device_id)]
+        for port, interface in interfaces.items():
+            command += ["-i", f"{port}@{interface}"]
+        command += ["--", "--grpc-server-addr", self.address]
+        command += ["--cpu-port", str(CPU_PORT), "--drop-port", str(DROP_PORT)]
+        # The kernel ends the switch should this process be killed; Ctrl-C is ours to handle.
+        return ["setpriv", "--pdeathsig", "KILL", *command]
+
+    def start(self) -> None:
+        """Start the process; it is not yet reachable when this returns."""
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=Path(__file__).resolve().parents[1],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raise SwitchError when the process has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            code = self._process.returncode
+            raise SwitchError(f"the switch ended with code {code}:\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """Terminate the process and wait for its end."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def log_tail(self) -> str:
+        """The last lines that the switch wrote."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:])
