@@ -2,7 +2,7 @@
 """The values that cross the boundary between the data plane and its users.
 
 All numbers are Python integers holding raw bits (a signed field of width w is given modulo 2**w).
-Names are those of the BMv2 JSON, which are the fully qualified P4 names and P4Info's preamble names.
+Names are those of the BMv2 JSON: fully qualified P4 names, which P4Info has as preamble names.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class FieldMatch:
     """One key of an entry, in the table's key order.
 
     `mask` is for ternary and optional keys (None: all bits), `prefix_len` for lpm keys, `high` for
-    range keys (the range is value..high, both included). Bits of `value` that the mask or the prefix
-    does not cover are ignored.
+    range keys (the range is value..high, both included). Bits of `value` that the mask or the
+    prefix does not cover are ignored.
     """
 
     value: int
@@ -52,14 +52,14 @@ class GroupRef:
 
 @dataclass(frozen=True, slots=True)
 class PacketIn:
-    """A packet that left through the CPU port, with the packet_in header that the program put on it."""
+    """A packet that left through the CPU port, with the packet_in header put on by the program."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One digest: the learn list's name, its fields in order, microseconds since the switch started."""
+    """One digest: the learn list's name, its fields in order, microseconds since the start."""
 
     name: str
     fields: list[int]
@@ -81,7 +81,7 @@ class DataplaneOptions:
     Attributes:
         device_id: P4Runtime device id; only shown in messages here.
         ports: port number (0 to 65535) to interface name.
-        cpu_port: packets for this port become events, `packet_out` enters there; None or 0: no such port.
+        cpu_port: packets for it become events, `packet_out` enters there; None or 0: no such port.
         drop_port: an `egress_spec` of this value drops.
         queue_depth: packets that each egress queue holds before it drops at its tail.
         queue_depths: the same for single ports.

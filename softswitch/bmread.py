@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a BMv2 JSON into the objects of `bmjson`.
+
+Reading checks the shape and the references between objects that it meets. `Unsupported` is raised
+here for kinds of objects that softswitch does not know at all (meters, value sets, unions,
+variable-length fields), `BadProgram` for malformed JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from softswitch.bmjson import (
+    Action,
+    ActionProfile,
+    Calculation,
+    Checksum,
+    Conditional,
+    ConstEntry,
+    Expr,
+    Field,
+    FieldList,
+    Header,
+    HeaderType,
+    Lookahead,
+    Parser,
+    ParserOp,
+    ParserState,
+    Pipeline,
+    Primitive,
+    Program,
+    Register,
+    Stack,
+    Table,
+    TableKey,
+    Transition,
+)
+from softswitch.bmnode import Node, read_arg, read_expr
+from softswitch.errors import BadProgram, Unsupported
+
+CORE_ERRORS = (
+    "NoError",
+    "PacketTooShort",
+    "NoMatch",
+    "StackOutOfBounds",
+    "HeaderTooShort",
+    "ParserTimeout",
+    "ParserInvalidArgument",
+)
+
+# A refusal for each kind of object that would otherwise have to be ignored.
+_REFUSED_LISTS = {
+    "meter_arrays": "meters are not supported",
+    "parse_vsets": "parser value sets are not supported",
+    "header_unions": "header unions are not supported",
+    "header_union_stacks": "header unions are not supported",
+    "extern_instances": "extern instances are not supported",
+}
+
+
+def read_program(text: bytes | str) -> Program:
+    """Read a BMv2 JSON.
+
+    Raises:
+        BadProgram: it is not JSON, or not in the format.
+        Unsupported: it holds an object that softswitch has no counterpart for.
+    """
+    try:
+        raw = json.loads(text)
+    except ValueError as e:
+        raise BadProgram(f"BMv2 JSON: not JSON: {e}") from e
+    root = Node(raw, "BMv2 JSON")
+    version = root.get("__meta__").array("version")
+    if len(version) != 2 or version[0].integer() != 2:
+        raise BadProgram(f"{version[0].path}: format version {raw['__meta__']}, this reads 2.x")
+    for key, why in _REFUSED_LISTS.items():
+        for item in root.optional_array(key):
+            raise Unsupported(item.text("name"), why)
+    types = {t.name: t for t in map(_header_type, root.array("header_types"))}
+    headers = {h.name: h for h in (_header(n, types) for n in root.array("headers"))}
+    by_id = {n.integer("id"): n.text("name") for n in root.array("headers")}
+    counters, direct = _counters(root)
+    pipelines = {p.name: p for p in map(_pipeline, root.array("pipelines"))}
+    parsers = root.array("parsers")
+    deparsers = root.array("deparsers")
+    if len(parsers) != 1 or len(deparsers) != 1 or set(pipelines) != {"ingress", "egress"}:
+        raise Unsupported("program", "one parser, one deparser, ingress and egress are expected")
+    for primitive in deparsers[0].optional_array("primitives"):
+        raise Unsupported("deparser", f"primitive {primitive.text('op')} is not supported here")
+    return Program(
+        header_types=types,
+        headers=headers,
+        stacks={s.name: s for s in (_stack(n, types, by_id) for n in root.array("header_stacks"))},
+        errors=_errors(root),
+        parser=_parser(parsers[0]),
+        deparse_order=tuple(n.text() for n in deparsers[0].array("order")),
+        counters=counters,
+        direct_counters=direct,
+        registers={r.name: r for r in map(_register, root.array("register_arrays"))},
+        calculations={c.name: c for c in map(_calculation, root.array("calculations"))},
+        checksums=tuple(map(_checksum, root.array("checksums"))),
+        actions={a.id: a for a in map(_action, root.array("actions"))},
+        pipelines=pipelines,
+        learn_lists={f.id: f for f in map(_field_list, root.array("learn_lists"))},
+        field_lists={f.id: f for f in map(_field_list, root.optional_array("field_lists"))},
+        aliases=dict(_aliases(root)),
+    )
+
+
+def _header_type(node: Node) -> HeaderType:
+    name = node.text("name")
+    fields = []
+    for f in node.array("fields"):
+        parts = f.array()
+        if parts[1].value == "*":
+            raise Unsupported(
+                f"{name}.{parts[0].text()}", "variable-length fields are not supported"
+            )
+        if len(parts) > 3 and parts[3].value:
+            raise Unsupported(f"{name}.{parts[0].text()}", "saturating fields are not supported")
+        signed = len(parts) > 2 and bool(parts[2].value)
+        fields.append(Field(parts[0].text(), parts[1].integer(), signed))
+    return HeaderType(name, tuple(fields))
+
+
+def _header(node: Node, types: Mapping[str, HeaderType]) -> Header:
+    return Header(
+        node.text("name"),
+        node.lookup("header_type", types, "header type"),
+        bool(node.get("metadata").value),
+    )
+
+
+def _stack(node: Node, types: Mapping[str, HeaderType], by_id: Mapping[int, str]) -> Stack:
+    ids = [n.integer() for n in node.array("header_ids")]
+    for i in ids:
+        if i not in by_id:
+            raise BadProgram(f"{node.path}: no header has id {i}")
+    return Stack(
+        node.text("name"),
+        node.lookup("header_type", types, "header type"),
+        tuple(by_id[i] for i in ids),
+    )
+
+
+def _errors(root: Node) -> dict[str, int]:
+    errors = {n.array()[0].text(): n.array()[1].integer() for n in root.optional_array("errors")}
+    free = max(errors.values(), default=-1) + 1
+    for name in CORE_ERRORS:
+        if name not in errors:
+            errors[name] = free
+            free += 1
+    return errors
+
+
+def _primitive(node: Node) -> Primitive:
+    source = node.optional("source_info")
+    text = source.optional_text("source_fragment") if source else ""
+    return Primitive(node.text("op"), tuple(map(read_arg, node.array("parameters"))), text)
+
+
+def _action(node: Node) -> Action:
+    params = tuple((n.text("name"), n.integer("bitwidth")) for n in node.array("runtime_data"))
+    primitives = tuple(map(_primitive, node.array("primitives")))
+    return Action(node.integer("id"), node.text("name"), params, primitives)
+
+
+def _parser_op(node: Node, state: str) -> ParserOp:
+    op = node.text("op")
+    args = node.array("parameters")
+    match op:
+        case "extract":
+            kind = args[0].text("type")
+            if kind == "regular":
+                return ParserOp("extract", target=args[0].text("value"))
+            if kind == "stack":
+                return ParserOp("extract_stack", target=args[0].text("value"))
+            raise Unsupported(f"parser state {state}", f"extract of type {kind} is not supported")
+        case "set":
+            return ParserOp("set", field=read_expr(args[0]), value=_source(args[1]))
+        case "verify":
+            return ParserOp("verify", condition=read_expr(args[0]), value=read_expr(args[1]))
+        case "advance":
+            return ParserOp("advance", value=read_expr(args[0]))
+        case "primitive":
+            return ParserOp("primitive", call=_primitive(args[0]))
+        case _:
+            raise Unsupported(f"parser state {state}", f"operation {op} is not supported")
+
+
+def _source(node: Node) -> Expr | Lookahead:
+    if node.text("type") == "lookahead":
+        offset, width = node.array("value")
+        return Lookahead(offset.integer(), width.integer())
+    return read_expr(node)
+
+
+def _transition(node: Node, state: str) -> Transition:
+    kind = node.optional_text("type") or "hexstr"
+    if kind == "parse_vset":
+        raise Unsupported(f"parser state {state}", "parser value sets are not supported")
+    following = node.optional_text("next_state") or None
+    if kind == "default" or node.get("value").value == "default":
+        return Transition(None, None, following)
+    mask = node.optional("mask")
+    return Transition(node.hex_bytes("value"), node.hex_bytes("mask") if mask else None, following)
+
+
+def _parser(node: Node) -> Parser:
+    states: dict[str, ParserState] = {}
+    for n in node.array("parse_states"):
+        name = n.text("name")
+        states[name] = ParserState(
+            name,
+            tuple(_parser_op(o, name) for o in n.array("parser_ops")),
+            tuple(_source(k) for k in n.array("transition_key")),
+            tuple(_transition(t, name) for t in n.array("transitions")),
+        )
+    init = node.optional_text("init_state") or None
+    for state in states.values():
+        for t in state.transitions:
+            if t.next_state is not None and t.next_state not in states:
+                raise BadProgram(f"{node.path}: state {state.name} goes to unknown {t.next_state}")
+    return Parser(init, states)
+
+
+def _calculation(node: Node) -> Calculation:
+    inputs = node.array("input")
+    payload = [n for n in inputs if n.text("type") == "payload"]
+    return Calculation(
+        node.optional_text("name"),
+        node.text("algo"),
+        tuple(read_arg(n) for n in inputs if n.text("type") != "payload"),
+        bool(payload),
+    )
+
+
+def _checksum(node: Node) -> Checksum:
+    name = node.text("name")
+    if node.text("type") != "generic":
+        raise Unsupported(name, f"checksum type {node.text('type')} is not supported")
+    header, field = node.array("target")
+    condition = node.optional("if_cond")
+    return Checksum(
+        name,
+        header.text(),
+        field.text(),
+        node.text("calculation"),
+        read_expr(condition) if condition else None,
+        node.flag("update", default=True),
+        node.flag("verify", default=True),
+    )
+
+
+def _counters(root: Node) -> tuple[dict[str, int], dict[str, str]]:
+    arrays: dict[str, int] = {}
+    direct: dict[str, str] = {}
+    for n in root.array("counter_arrays"):
+        if n.flag("is_direct", default=False):
+            direct[n.text("name")] = n.text("binding")
+        else:
+            arrays[n.text("name")] = n.integer("size")
+    return arrays, direct
+
+
+def _register(node: Node) -> Register:
+    return Register(node.text("name"), node.integer("size"), node.integer("bitwidth"))
+
+
+def _field_list(node: Node) -> FieldList:
+    fields = []
+    for e in node.array("elements"):
+        if e.text("type") != "field":
+            raise Unsupported(
+                node.text("name"), f"element of type {e.text('type')} in a field list"
+            )
+        header, field = e.array("value")
+        fields.append((header.text(), field.text()))
+    return FieldList(node.integer("id"), node.text("name"), tuple(fields))
+
+
+def _aliases(root: Node) -> Iterator[tuple[str, tuple[str, str]]]:
+    for n in root.optional_array("field_aliases"):
+        alias, target = n.array()
+        header, field = target.array()
+        yield alias.text(), (header.text(), field.text())
+
+
+def _pipeline(node: Node) -> Pipeline:
+    for call in node.optional_array("action_calls"):
+        raise Unsupported(call.text("name"), "action calls outside of tables are not supported")
+    return Pipeline(
+        node.text("name"),
+        node.optional_text("init_table") or None,
+        {t.name: t for t in map(_table, node.array("tables"))},
+        {c.name: c for c in map(_conditional, node.array("conditionals"))},
+        {p.name: p for p in map(_profile, node.array("action_profiles"))},
+    )
+
+
+def _conditional(node: Node) -> Conditional:
+    return Conditional(
+        node.text("name"),
+        read_expr(node.get("expression")),
+        node.optional_text("true_next") or None,
+        node.optional_text("false_next") or None,
+    )
+
+
+def _profile(node: Node) -> ActionProfile:
+    selector = node.optional("selector")
+    calculation = _calculation(selector) if selector else None
+    return ActionProfile(node.text("name"), node.integer("max_size"), calculation)
+
+
+def _key(node: Node) -> TableKey:
+    kind = node.text("match_type")
+    mask = node.optional("mask")
+    if kind == "valid":
+        return TableKey(node.text("name"), kind, node.text("target"), "$valid$", None)
+    header, field = node.array("target")
+    name = node.optional_text("name") or f"{header.text()}.{field.text()}"
+    return TableKey(name, kind, header.text(), field.text(), node.hex("mask") if mask else None)
+
+
+def _table(node: Node) -> Table:
+    name = node.text("name")
+    if node.flag("support_timeout", default=False):
+        raise Unsupported(name, "idle timeouts are not supported")
+    if meters := node.optional("direct_meters"):
+        raise Unsupported(name, f"direct meter {meters.value} is not supported")
+    default = node.optional("default_entry")
+    entries = node.optional("entries")
+    return Table(
+        name=name,
+        keys=tuple(map(_key, node.array("key"))),
+        match_type=node.text("match_type"),
+        type=node.text("type"),
+        profile=node.optional_text("action_profile") or None,
+        max_size=node.integer("max_size"),
+        with_counters=node.flag("with_counters", default=False),
+        actions=tuple(n.integer() for n in node.array("action_ids")),
+        next_tables={k: n.optional_text() or None for k, n in node.items("next_tables")},
+        base_default_next=node.optional_text("base_default_next") or None,
+        default_action=default.integer("action_id") if default else None,
+        default_data=tuple(n.hex() for n in default.array("action_data")) if default else (),
+        default_const=default.flag("action_entry_const", default=False) if default else False,
+        entries=tuple(map(_entry, node.array("entries"))) if entries else None,
+    )
+
+
+def _entry(node: Node) -> ConstEntry:
+    keys: list[tuple[int, int | None, int | None, int | None]] = []
+    for k in node.array("match_key"):
+        match k.text("match_type"):
+            case "exact":
+                keys.append((k.hex("key"), None, None, None))
+            case "valid":
+                keys.append((int(bool(k.get("key").value)), None, None, None))
+            case "lpm":
+                keys.append((k.hex("key"), None, k.integer("prefix_length"), None))
+            case "ternary":
+                keys.append((k.hex("key"), k.hex("mask"), None, None))
+            case "range":
+                keys.append((k.hex("start"), None, None, k.hex("end")))
+            case other:
+                raise BadProgram(f"{k.path}: unknown match type {other!r}")
+    action = node.get("action_entry")
+    data = tuple(n.hex() for n in action.array("action_data"))
+    return ConstEntry(tuple(keys), node.integer("priority"), action.integer("action_id"), data)
