@@ -12,6 +12,7 @@ from enum import IntEnum
 class DropReason(IntEnum):
     """The index in the `drops` counter."""
 
+    NONE = 0
     NOT_IPV6 = 1
     TRUNCATED = 2
     HOP_LIMIT = 3
@@ -29,3 +30,4 @@ class DropReason(IntEnum):
     NOT_OWN_CARRIER = 15
     NOT_OWN_ADDRESS = 16
     ECN_NOT_ECT = 17
+    NO_LINK = 18

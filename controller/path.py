@@ -241,6 +241,8 @@ def _forward(
     entry = table.lookup(switch.row, key)
     if entry is None:
         return dropped(missed)
+    if addr.active_usid(after) == 0:  # uA was the last uSID
+        return dropped(DropReason.CARRIER_ENDED)
     port = int(table.port[entry])
     return Hop(switch, in_port, port, outer, after, active, action), int(table.dst_mac[entry])
 

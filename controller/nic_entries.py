@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entries of a NIC: where each destination's packets may go, in which shares, and who it is.
+
+One spray group per destination T0 group, with the group's number as its id; hosts to which a plane
+is denied get a /128 and a spray group of their own, numbered from T on. Slots hold path EVs; a
+T0-local group has one slot per plane, because its uplink does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from finsy import P4TableAction, P4TableEntry, P4TableMatch
+
+from controller import addressing as addr
+from controller.addressing import DeviceKind
+from controller.apportion import fill_slots, interleave, smallest_proportion
+from controller.fabric import Device
+from controller.overlay import Bools, Floats, Overlay
+from controller.policy import PolicyError
+from controller.routes import nic_templates
+
+MAX_CHOICES = 16
+"""`choose_from` holds up to 16 planes of 3 bits."""
+MAX_PLANE_SETS = 256
+MAX_GROUPS = 1024
+GENERATION = 0
+"""Of slots and group_cfg. Another one is for replacing a group while traffic flows."""
+
+
+@dataclass(frozen=True)
+class _Destination:
+    """One entry of `destinations`."""
+
+    prefix: tuple[int, int]
+    group: int
+    spray_group: int
+    planes: Bools
+
+
+class _PlaneSets:
+    """Numbers the different plane sets of one NIC; 0 is the first that is asked for."""
+
+    def __init__(self, plane_weights: Floats) -> None:
+        self._plane_weights = plane_weights
+        self._numbers: dict[tuple[float, ...], int] = {}
+
+    def number(self, planes: Bools) -> int:
+        weights = tuple(np.where(planes, self._plane_weights, 0.0).tolist())
+        return self._numbers.setdefault(weights, len(self._numbers))
+
+    def entries(self) -> Iterator[P4TableEntry]:
+        """One entry for each set and each mask of planes that are down that leaves one alive."""
+        for weights, number in self._numbers.items():
+            alive = np.array(weights)
+            for down in range(1 << len(weights)):
+                live = np.where(down >> np.arange(len(weights)) & 1, 0.0, alive)
+                if not live.any():
+                    continue
+                choices = interleave(smallest_proportion(live, MAX_CHOICES)).tolist()
+                planes = sum(plane << 3 * at for at, plane in enumerate(choices))
+                yield P4TableEntry(
+                    "plane_sets",
+                    match=P4TableMatch(plane_set=number, down_planes=down),
+                    action=P4TableAction("choose_from", count=len(choices), planes=planes),
+                )
+
+
+def nic_entries(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
+    """All entries of a NIC but its locator block; raises `PolicyError` when they do not fit."""
+    fabric, spray = overlay.fabric, overlay.policy.spray
+    assert nic.group is not None
+    plane_sets = _PlaneSets(overlay.plane_weights)
+    plane_sets.number(overlay.nic_allowed[:, nic.index])
+    slots: list[P4TableEntry] = []
+    groups: list[P4TableEntry] = []
+    destinations: list[P4TableEntry] = []
+    templates = nic_templates(fabric, nic.group)
+    for destination in _destinations(overlay, nic):
+        plane_set = plane_sets.number(destination.planes)
+        if spray.mode == "ecmp":
+            action = P4TableAction("ecmp", plane_set=plane_set)
+        else:
+            slots_per_plane = 1 if destination.group == nic.group else spray.slots_per_plane
+            slots += _slots(overlay, nic, destination, slots_per_plane)
+            groups.append(
+                P4TableEntry(
+                    "group_cfg",
+                    match=P4TableMatch(group_id=destination.spray_group),
+                    action=P4TableAction(
+                        f"spray_{spray.mode}",
+                        generation=GENERATION,
+                        slots=slots_per_plane,
+                        plane_set=plane_set,
+                    ),
+                )
+            )
+            action = P4TableAction(
+                "t0_local" if destination.group == nic.group else "cross_t1",
+                template=templates[destination.group],
+                group_id=destination.spray_group,
+            )
+        destinations.append(
+            P4TableEntry(
+                "destinations", match=P4TableMatch(dst_addr=destination.prefix), action=action
+            )
+        )
+    sets = list(plane_sets.entries())
+    if len(groups) > MAX_GROUPS or any(entry["plane_set"] >= MAX_PLANE_SETS for entry in sets):
+        raise PolicyError(
+            f"{nic.name}: the denied NIC-T0 links need {len(groups)} spray groups; allowed: at "
+            f"most {MAX_GROUPS}, with {MAX_PLANE_SETS} different sets of planes"
+        )
+    return [*_identity(overlay, nic), *slots, *sets, *groups, *destinations]
+
+
+def _destinations(overlay: Overlay, nic: Device) -> Iterator[_Destination]:
+    """The prefixes that a NIC can send to: each T0 group, then the hosts that are exceptions."""
+    fabric = overlay.fabric
+    own = overlay.nic_allowed[:, nic.index]
+    between = [
+        overlay.planes_between_groups(nic.group or 0, group) & own for group in range(fabric.groups)
+    ]
+    for group, planes in enumerate(between):
+        # Without a plane, every other host of the group is an exception that has one, or there is
+        # none: `bind` refuses policies that cut a pair off.
+        if planes.any():
+            yield _Destination(addr.group_prefix(group), group, group, planes)
+    denied = np.flatnonzero(~overlay.nic_allowed.all(axis=0))
+    spray_group = fabric.groups
+    for index in denied.tolist():
+        if index == nic.index:
+            continue
+        group, downlink = divmod(index, fabric.hosts_per_group)
+        planes = between[group] & overlay.nic_allowed[:, index]
+        prefix = (addr.host_address(group, downlink), 128)
+        yield _Destination(prefix, group, spray_group, planes)
+        spray_group += 1
+
+
+def _slots(
+    overlay: Overlay, nic: Device, destination: _Destination, slots_per_plane: int
+) -> list[P4TableEntry]:
+    weights = overlay.path_weights(nic.group or 0, destination.group)
+    entries = []
+    for plane in np.flatnonzero(destination.planes).tolist():
+        generator = np.random.default_rng([nic.index, destination.group, plane])
+        uplinks = fill_slots(weights[plane], slots_per_plane, generator)
+        entries += [
+            P4TableEntry(
+                "slots",
+                match=P4TableMatch(
+                    group_id=destination.spray_group,
+                    generation=GENERATION,
+                    plane=plane,
+                    slot=slot,
+                ),
+                action=P4TableAction("use_path", path_ev=addr.path_ev(plane, uplink)),
+            )
+            for slot, uplink in enumerate(uplinks.tolist())
+        ]
+    return entries
+
+
+def _identity(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
+    """What the NIC accepts as its own, and the MACs on its links."""
+    fabric = overlay.fabric
+    assert nic.downlink is not None
+    entries = [
+        P4TableEntry(
+            "own_address",
+            match=P4TableMatch(dst_addr=fabric.host_address(nic)),
+            action=P4TableAction("deliver"),
+        )
+    ]
+    within = fabric.ports.of(nic.row)
+    for port in fabric.ports.port[within].tolist():
+        peer, peer_port = fabric.neighbour(nic, port)
+        entries.append(
+            P4TableEntry(
+                "link_macs",
+                match=P4TableMatch(egress_port=port),
+                action=P4TableAction(
+                    "set_macs",
+                    dst_mac=fabric.mac(peer, peer_port),
+                    src_mac=fabric.mac(nic, port),
+                ),
+            )
+        )
+        if peer.kind is DeviceKind.T0:
+            carrier = addr.own_carrier(fabric.block, peer.plane, nic.downlink)
+            entries.append(
+                P4TableEntry(
+                    "own_sid",
+                    match=P4TableMatch(ingress_port=port, outer_dst=carrier),
+                    action=P4TableAction("own_carrier"),
+                )
+            )
+    return entries
