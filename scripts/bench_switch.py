@@ -68,8 +68,8 @@ def forwarding_rate(directory: Path) -> tuple[float, float]:
     switch_in, tester_out = PAIRS[1][1], PAIRS[0][1]
     generator = subprocess.Popen(
         # trafgen sends from a child that outlives it; a PID namespace takes both down.
-        ["unshare", "--pid", "--fork", "--kill-child", "trafgen"]
-        + f"--in {config} --out {tester_out} --cpus 1 --no-sock-mem".split(),
+        f"unshare --pid --fork --kill-child trafgen --in {config} --out {tester_out} --cpus 1"
+        " --no-sock-mem".split(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
