@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the P4Runtime server must know of a program before it is loaded.
+
+Names, key and parameter widths, default actions and constant entries: enough to refuse a P4Info
+that belongs to another program before anything is touched, and to answer reads of what the program
+itself put into its tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softswitch import bmjson
+from softswitch.errors import BadProgram
+from softswitch.p4info import MatchKind, P4InfoView, TableInfo
+from softswitch.status import Failure, invalid
+from softswitch.values import ActionCall, FieldMatch
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDescription:
+    """One key: `kind` as in the JSON (exact, lpm, ternary, range, valid), `width` in bits."""
+
+    name: str
+    kind: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstEntry:
+    """An entry that the program itself holds. `priority` as P4Runtime counts: higher wins; 0 =
+    none.
+    """
+
+    match: tuple[FieldMatch, ...]
+    priority: int
+    action: ActionCall
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """A table of the program; `actions` maps an action's name to the widths of its parameters."""
+
+    name: str
+    size: int
+    keys: tuple[KeyDescription, ...]
+    actions: dict[str, tuple[int, ...]]
+    profile: str | None
+    default: ActionCall | None
+    entries: tuple[ConstEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A program as the server sees it. Array sizes in cells; register widths in bits."""
+
+    tables: dict[str, TableDescription]
+    profiles: dict[str, int]
+    counters: dict[str, int]
+    registers: dict[str, tuple[int, int]]
+    digests: dict[str, int]
+
+
+def describe(program: bmjson.Program) -> Description:
+    """Pick out of a program what the server needs. Raises `BadProgram` for a dangling reference."""
+    pipelines = program.pipelines.values()
+    return Description(
+        tables={t.name: _table(t, program) for p in pipelines for t in p.tables.values()},
+        profiles={a.name: a.max_size for p in pipelines for a in p.profiles.values()},
+        counters=dict(program.counters),
+        registers={r.name: (r.size, r.width) for r in program.registers.values()},
+        digests={d.name: len(d.fields) for d in program.learn_lists.values()},
+    )
+
+
+def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
+    def call(action_id: int, data: tuple[int, ...]) -> ActionCall:
+        return ActionCall(bmjson.find_action(program, action_id, table.name).name, data)
+
+    actions = [bmjson.find_action(program, i, table.name) for i in table.actions]
+    entries = table.entries or ()
+    # BMv2 counts the other way: its smallest number wins.
+    above = max((e.priority for e in entries), default=0) + 1
+    ternary = table.match_type in ("ternary", "range")
+    return TableDescription(
+        name=table.name,
+        size=table.max_size,
+        keys=tuple(
+            KeyDescription(k.name, k.match_type, _width(program, k, table.name)) for k in table.keys
+        ),
+        actions={a.name: tuple(width for _, width in a.params) for a in actions},
+        profile=table.profile,
+        default=None
+        if table.default_action is None
+        else call(table.default_action, table.default_data),
+        entries=tuple(
+            ConstEntry(
+                tuple(FieldMatch(*key) for key in e.keys),
+                above - e.priority if ternary else 0,
+                call(e.action, e.data),
+            )
+            for e in entries
+        ),
+    )
+
+
+def _width(program: bmjson.Program, key: bmjson.TableKey, table: str) -> int:
+    if key.field == "$valid$":
+        return 1
+    header = program.headers.get(key.header)
+    for field in header.type.fields if header else ():
+        if field.name == key.field:
+            return field.width
+    raise BadProgram(f"{table}: key {key.name} is the unknown field {key.header}.{key.field}")
+
+
+_JSON_KINDS = {
+    MatchKind.EXACT: ("exact", "valid"),
+    MatchKind.LPM: ("lpm",),
+    MatchKind.TERNARY: ("ternary",),
+    MatchKind.RANGE: ("range",),
+    MatchKind.OPTIONAL: ("ternary",),
+}
+
+
+def check_same_program(view: P4InfoView, description: Description) -> None:
+    """Raise `Failure` INVALID_ARGUMENT, naming the object, when a P4Info belongs to another
+    program.
+    """
+    for table in view.tables.values():
+        described = description.tables.get(table.name)
+        if described is None:
+            raise _mismatch(f"table {table.name!r} is not in the program")
+        _check_table(table, described, view)
+    for kind, infos, names in (
+        ("action profile", view.profiles.values(), description.profiles),
+        ("digest", view.digests.values(), description.digests),
+    ):
+        for info in infos:
+            if info.name not in names:
+                raise _mismatch(f"{kind} {info.name!r} is not in the program")
+    register_sizes = {name: size for name, (size, _) in description.registers.items()}
+    for kind, arrays, sizes in (
+        ("counter", view.counters.values(), description.counters),
+        ("register", view.registers.values(), register_sizes),
+    ):
+        for array in arrays:
+            if array.name not in sizes:
+                raise _mismatch(f"{kind} {array.name!r} is not in the program")
+            if array.size != sizes[array.name]:
+                raise _mismatch(
+                    f"{kind} {array.name!r} has size {array.size}, in the program {sizes[array.name]}"
+                )
+    for digest in view.digests.values():
+        if digest.type.length != description.digests[digest.name]:
+            raise _mismatch(
+                f"digest {digest.name!r} has {digest.type.length} fields, in the program "
+                f"{description.digests[digest.name]}"
+            )
+
+
+def _check_table(table: TableInfo, described: TableDescription, view: P4InfoView) -> None:
+    where = f"table {table.name!r}"
+    if len(table.fields) != len(described.keys):
+        raise _mismatch(
+            f"{where} has {len(table.fields)} keys, in the program {len(described.keys)}"
+        )
+    for match, key in zip(table.fields, described.keys, strict=True):
+        if key.kind not in _JSON_KINDS[match.kind]:
+            raise _mismatch(f"{where}, key {match.name!r} is {match.kind.name}, there {key.kind}")
+        if match.width != key.width and not match.translated:
+            raise _mismatch(
+                f"{where}, key {match.name!r} has {match.width} bits, in the program {key.width}"
+            )
+    for action, _ in table.actions.values():
+        widths = described.actions.get(action.name)
+        if widths is None:
+            raise _mismatch(f"{where} has an action {action.name!r}, in the program it has not")
+        if len(widths) != len(action.params) or any(
+            p.width != w and not p.translated for p, w in zip(action.params, widths, strict=True)
+        ):
+            raise _mismatch(
+                f"action {action.name!r} has parameters of "
+                f"{[p.width for p in action.params]} bits, in the program {list(widths)}"
+            )
+    profile = view.profiles[table.profile_id].name if table.profile_id else None
+    if profile != described.profile:
+        raise _mismatch(
+            f"{where} has action profile {profile!r}, in the program {described.profile!r}"
+        )
+
+
+def _mismatch(what: str) -> Failure:
+    return invalid(f"the P4Info does not belong to this program: {what}")

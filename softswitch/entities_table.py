@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table entries and their direct counters: one store per table (P4Runtime 1.4, sections 9.1 and
+9.3.1).
+
+The store keeps each entry as the serialised TableEntry that a read returns, without the counter's
+value, which comes from the data plane. `undo`, where it is not None, collects how to take an
+operation back (the rollback of an atomic batch); the functions in it run in reverse order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from finsy.proto import p4r
+
+from softswitch.boundary import TableLike, TableTarget
+from softswitch.description import TableDescription
+from softswitch.entities_match import ActionParser, Key, KeyParser, match_messages, shorten
+from softswitch.entities_profile import Group, Member, OneShot, ProfileStore
+from softswitch.p4info import TableInfo
+from softswitch.status import (
+    ALREADY_EXISTS,
+    NOT_FOUND,
+    PERMISSION_DENIED,
+    UNIMPLEMENTED,
+    Failure,
+    invalid,
+)
+from softswitch.values import ActionCall, FieldMatch
+from softswitch.wire import (
+    ENTITY_DIRECT_COUNTER,
+    ENTITY_TABLE_ENTRY,
+    counter_data,
+    message_field,
+)
+
+Undo = list[Callable[[], None]]
+Action = ActionCall | Member | Group | OneShot
+
+_COUNTER_DATA = 7  # field numbers in TableEntry and DirectCounterEntry
+_DIRECT_TABLE_ENTRY = 1
+_DIRECT_DATA = 2
+
+
+class Entry:
+    """An entry in the data plane. `wire` is the TableEntry as it is read; `const` comes from the
+    program.
+    """
+
+    __slots__ = ("action", "const", "handle", "match", "priority", "wire")
+
+    def __init__(
+        self,
+        match: list[FieldMatch],
+        priority: int,
+        action: Action,
+        wire: bytes,
+        const: bool = False,
+    ) -> None:
+        self.match = match
+        self.priority = priority
+        self.action = action
+        self.wire = wire
+        self.const = const
+        self.handle = -1
+
+
+class TableStore:
+    """The entries of one table.
+
+    `profile` is the store of the table's action profile, None for a direct table.
+    """
+
+    def __init__(
+        self,
+        info: TableInfo,
+        described: TableDescription,
+        table: TableLike,
+        profile: ProfileStore | None,
+    ) -> None:
+        self.info = info
+        self._described = described
+        self._table = table
+        self._profile = profile
+        self._keys = KeyParser(info, tuple(k.width for k in described.keys))
+        self._actions = ActionParser(f"table {info.name!r}", info.actions, described.actions)
+        self._entries: dict[Key, Entry] = {}
+        self._default: Entry | None = None
+        self._plain = not (info.has_meter or info.idle_timeout or info.is_const)
+        for const, handle in zip(described.entries, table.initial_handles, strict=True):
+            self._add_initial(const.match, const.priority, const.action, handle)
+
+    def _add_initial(
+        self, match: tuple[FieldMatch, ...], priority: int, action: ActionCall, handle: int
+    ) -> None:
+        message = p4r.TableEntry(
+            table_id=self.info.id,
+            match=match_messages(self.info.fields, match),
+            priority=priority,
+            is_const=self.info.is_const,
+        )
+        key, _, _ = self._keys.parse(message.match, priority)
+        told = self._actions.to_message(action)
+        if told is not None:
+            message.action.action.CopyFrom(told)
+        entry = Entry(
+            list(match), priority, action, message.SerializeToString(), self.info.is_const
+        )
+        entry.handle = handle
+        self._entries[key] = entry
+
+    # --- writes -------------------------------------------------------------------------------
+
+    def insert(self, message: Any, undo: Undo | None) -> None:
+        """INSERT a TableEntry. Raises `Failure` or a `DataplaneError`; then nothing has changed."""
+        if message.is_default_action:
+            raise invalid(f"{self._where}: the default entry always exists; use MODIFY")
+        if not self.info.fields:
+            raise invalid(f"{self._where} has no key, so it has only the default entry")
+        key, match, canonical = self._keys.parse(message.match, message.priority)
+        self._check_common(message)
+        if self.info.is_const:
+            raise Failure(PERMISSION_DENIED, f"{self._where} is constant (const entries)")
+        if key in self._entries:
+            raise Failure(ALREADY_EXISTS, f"{self._where} has an entry with this match; use MODIFY")
+        if not message.HasField("action"):
+            raise invalid(f"{self._where}: an INSERT needs an action")
+        action, plain = self._parse_action(message.action, default=False)
+        try:
+            wire = self._to_wire(message, canonical and plain)
+            entry = Entry(match, message.priority, action, wire)
+            entry.handle = self._table.insert(match, entry.priority, _target(action))
+        except Exception:
+            self._release(action)
+            raise
+        _hold(action)
+        if message.HasField("counter_data"):
+            self._set_counter(entry, message.counter_data)
+        self._entries[key] = entry
+        if undo is not None:
+            undo.append(lambda: self._remove(key, entry))
+
+    def modify(self, message: Any, undo: Undo | None) -> None:
+        """MODIFY a TableEntry or the default entry (9.1.3)."""
+        if message.is_default_action:
+            self._modify_default(message, undo)
+            return
+        _, entry, canonical = self._find(message)
+        self._check_common(message)
+        if entry.const or self.info.is_const:
+            if message.HasField("action"):
+                raise Failure(
+                    PERMISSION_DENIED,
+                    f"{self._where}: this entry is constant; only its counter can be modified, so "
+                    "leave the action out",
+                )
+            if message.HasField("counter_data"):
+                self._modify_counter(entry, message.counter_data, undo)
+            return
+        before = (entry.action, entry.wire)
+        if message.HasField("action"):
+            action, plain = self._parse_action(message.action, default=False)
+            try:
+                wire = self._to_wire(message, canonical and plain)
+                self._table.modify(entry.handle, _target(action))
+            except Exception:
+                self._release(action)
+                raise
+            _hold(action)
+            entry.action, entry.wire = action, wire
+            self._let_go(before[0])
+        else:
+            merged = p4r.TableEntry()
+            merged.CopyFrom(message)
+            merged.action.CopyFrom(p4r.TableEntry.FromString(entry.wire).action)
+            entry.wire = self._to_wire(merged, canonical=False)
+        if undo is not None:
+            undo.append(lambda: self._restore(entry, *before))
+        if message.HasField("counter_data"):
+            self._modify_counter(entry, message.counter_data, undo)
+
+    def delete(self, message: Any, undo: Undo | None) -> None:
+        """DELETE a TableEntry; only its key counts."""
+        if message.is_default_action:
+            raise invalid(f"{self._where}: the default entry cannot be deleted; reset it by MODIFY")
+        key, entry, _ = self._find(message)
+        if entry.const or self.info.is_const:
+            raise Failure(PERMISSION_DENIED, f"{self._where}: this entry is constant")
+        counter = self._counter(entry) if undo is not None and self.info.has_counter else None
+        self._remove(key, entry)
+        if undo is not None:
+            undo.append(lambda: self._put_back(key, entry, counter))
+
+    def modify_direct_counter(self, message: Any, data: Any, undo: Undo | None) -> None:
+        """MODIFY the direct counter of the entry that `message` (a TableEntry) names; None: no-op."""
+        self._need_counter()
+        if message.is_default_action:
+            raise Failure(
+                UNIMPLEMENTED, f"{self._where}: the default entry's counter cannot be written"
+            )
+        _, entry, _ = self._find(message)
+        if data is not None:
+            self._check_counter(data)
+            self._modify_counter(entry, data, undo)
+
+    def _modify_default(self, message: Any, undo: Undo | None) -> None:
+        where = f"{self._where}, default entry"
+        if message.match or message.priority:
+            raise invalid(f"{where}: has neither match nor priority")
+        if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+            raise invalid(f"{where}: cannot have an idle timeout")
+        self._check_common(message)
+        if self._profile is not None:
+            raise invalid(
+                f"{where}: a table with an action profile has a constant NoAction default"
+            )
+        if self.info.const_default:
+            raise Failure(PERMISSION_DENIED, f"{where} is constant (const default_action)")
+        if message.HasField("counter_data"):
+            raise Failure(UNIMPLEMENTED, f"{where}: its counter cannot be written")
+        before = self._default
+        if not message.HasField("action"):
+            self._set_default(None)
+        else:
+            action, plain = self._parse_action(message.action, default=True)
+            if not isinstance(action, ActionCall):
+                raise invalid(f"{where}: must be a direct action")
+            self._set_default(Entry([], 0, action, self._to_wire(message, plain)))
+        if undo is not None:
+            undo.append(lambda: self._set_default(before))
+
+    def _set_default(self, entry: Entry | None) -> None:
+        action = entry.action if entry is not None else None
+        assert action is None or isinstance(action, ActionCall)
+        self._table.set_default(action)
+        self._default = entry
+
+    def _find(self, message: Any) -> tuple[Key, Entry, bool]:
+        key, _, canonical = self._keys.parse(message.match, message.priority)
+        entry = self._entries.get(key)
+        if entry is None:
+            raise Failure(NOT_FOUND, f"{self._where} has no entry with this match")
+        return key, entry, canonical
+
+    def _remove(self, key: Key, entry: Entry) -> None:
+        self._table.delete(entry.handle)
+        del self._entries[key]
+        self._let_go(entry.action)
+
+    def _put_back(self, key: Key, entry: Entry, counter: tuple[int, int] | None) -> None:
+        if isinstance(entry.action, OneShot):
+            assert self._profile is not None
+            self._profile.recreate(entry.action)
+        entry.handle = self._table.insert(entry.match, entry.priority, _target(entry.action))
+        _hold(entry.action)
+        if counter is not None:
+            self._table.write_counter(entry.handle, *counter)
+        self._entries[key] = entry
+
+    def _restore(self, entry: Entry, action: Action, wire: bytes) -> None:
+        if action is not entry.action:
+            if isinstance(action, OneShot):
+                assert self._profile is not None
+                self._profile.recreate(action)
+            self._table.modify(entry.handle, _target(action))
+            _hold(action)
+            self._let_go(entry.action)
+        entry.action, entry.wire = action, wire
+
+    def _parse_action(self, message: Any, *, default: bool) -> tuple[Action, bool]:
+        kind = message.WhichOneof("type")
+        if self._profile is None or (default and kind == "action"):
+            if kind != "action":
+                raise invalid(
+                    f"{self._where} has no action profile, so its entries need an action, not "
+                    f"{kind or 'an empty action'}"
+                )
+            return self._actions.parse(message.action, default=default)
+        if kind == "action_profile_member_id":
+            return self._profile.member(message.action_profile_member_id), True
+        if kind == "action_profile_group_id":
+            return self._profile.group(message.action_profile_group_id), True
+        if kind == "action_profile_action_set":
+            return self._profile.create_one_shot(message.action_profile_action_set), False
+        raise invalid(
+            f"{self._where} has an action profile, so its entries need a member, a group or an action "
+            f"set, not {kind or 'an empty action'}"
+        )
+
+    def _release(self, action: Action) -> None:
+        """Take back what parsing an action created, after the table refused the entry."""
+        if isinstance(action, OneShot):
+            assert self._profile is not None
+            self._profile.destroy_one_shot(action)
+
+    def _let_go(self, action: Action) -> None:
+        if isinstance(action, (Member, Group)):
+            action.entries -= 1
+        else:
+            self._release(action)
+
+    def _check_common(self, message: Any) -> None:
+        if self._plain and not (
+            message.is_const
+            or message.idle_timeout_ns
+            or message.HasField("meter_config")
+            or message.HasField("meter_counter_data")
+            or message.HasField("time_since_last_hit")
+            or message.HasField("counter_data")
+        ):
+            return
+        if message.is_const:
+            raise invalid(f"{self._where}: is_const cannot be written")
+        if message.HasField("counter_data"):
+            self._check_counter(message.counter_data)
+        if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+            if not self.info.has_meter:
+                raise invalid(f"{self._where} has no direct meter")
+            raise Failure(UNIMPLEMENTED, f"{self._where}: direct meters are not supported")
+        if message.HasField("time_since_last_hit") or message.idle_timeout_ns < 0:
+            raise invalid(f"{self._where}: time_since_last_hit is read-only, idle_timeout_ns >= 0")
+        if message.idle_timeout_ns:
+            if not self.info.idle_timeout:
+                raise invalid(f"{self._where} does not support idle timeouts")
+            raise Failure(UNIMPLEMENTED, f"{self._where}: idle timeouts are not supported")
+
+    def _to_wire(self, message: Any, canonical: bool) -> bytes:
+        if canonical and not message.HasField("counter_data"):
+            return bytes(message.SerializeToString())
+        copy = p4r.TableEntry()
+        copy.CopyFrom(message)
+        copy.ClearField("counter_data")
+        for item in copy.match:
+            shorten(item)
+        kind = copy.action.WhichOneof("type")
+        if kind in ("action", "action_profile_action_set"):
+            shorten(getattr(copy.action, kind))
+        return bytes(copy.SerializeToString())
+
+    # --- counters -----------------------------------------------------------------------------
+
+    def _need_counter(self) -> None:
+        if not self.info.has_counter:
+            raise invalid(f"{self._where} has no direct counter")
+
+    def _check_counter(self, data: Any) -> None:
+        self._need_counter()
+        if data.packet_count < 0 or data.byte_count < 0:
+            raise invalid(f"{self._where}: a counter cannot be negative")
+
+    def _counter(self, entry: Entry) -> tuple[int, int]:
+        if entry.handle < 0:
+            return self._table.read_default_counter()
+        return self._table.read_counter(entry.handle)
+
+    def _set_counter(self, entry: Entry, data: Any) -> None:
+        self._table.write_counter(entry.handle, data.packet_count, data.byte_count)
+
+    def _modify_counter(self, entry: Entry, data: Any, undo: Undo | None) -> None:
+        if undo is not None:
+            before = self._counter(entry)
+            undo.append(lambda: self._table.write_counter(entry.handle, *before))
+        self._set_counter(entry, data)
+
+    # --- reads --------------------------------------------------------------------------------
+
+    def read(self, query: Any) -> Iterator[bytes]:
+        """Serialised Entity messages of the entries that a TableEntry asks for (9.1.6)."""
+        with_counter = query.HasField("counter_data") and self.info.has_counter
+        for entry in self._select(query):
+            wire = entry.wire
+            if with_counter:
+                wire += message_field(_COUNTER_DATA, counter_data(*self._counter(entry)))
+            yield message_field(ENTITY_TABLE_ENTRY, wire)
+
+    def read_direct_counters(self, query: Any) -> Iterator[bytes]:
+        """Serialised Entity messages with a DirectCounterEntry for each entry asked for (9.3.1)."""
+        self._need_counter()
+        if query.match or query.priority:
+            self._find(query)  # a single one that is missing is an error, unlike in `read`
+        for entry in self._select(query):
+            content = message_field(_DIRECT_TABLE_ENTRY, _key_only(entry.wire)) + message_field(
+                _DIRECT_DATA, counter_data(*self._counter(entry))
+            )
+            yield message_field(ENTITY_DIRECT_COUNTER, content)
+
+    def _select(self, query: Any) -> Iterator[Entry]:
+        if query.is_default_action:
+            if query.match or query.priority:
+                raise invalid(f"{self._where}: the default entry has neither match nor priority")
+            entries: Iterator[Entry] = iter((self._default_entry(),))
+        elif query.match:
+            key, _, _ = self._keys.parse(query.match, query.priority)
+            entries = iter((self._entries[key],) if key in self._entries else ())
+        else:
+            entries = iter(tuple(self._entries.values()))
+        if (
+            query.HasField("action")
+            or query.priority
+            or query.metadata
+            or query.controller_metadata
+        ):
+            return self._filter(entries, query)
+        return entries
+
+    def _filter(self, entries: Iterator[Entry], query: Any) -> Iterator[Entry]:
+        action_id = 0
+        if query.HasField("action"):
+            if query.action.WhichOneof("type") != "action":
+                raise invalid(f"{self._where}: reads can be filtered by action id only")
+            action_id = query.action.action.action_id
+        for entry in entries:
+            message = p4r.TableEntry.FromString(entry.wire)
+            if (
+                (not query.priority or message.priority == query.priority)
+                and (not query.metadata or message.metadata == query.metadata)
+                and query.controller_metadata in (0, message.controller_metadata)
+                and action_id in (0, message.action.action.action_id)
+            ):
+                yield entry
+
+    def _default_entry(self) -> Entry:
+        if self._default is not None:
+            return self._default
+        message = p4r.TableEntry(table_id=self.info.id, is_default_action=True)
+        action = self._described.default
+        if action is not None:
+            told = self._actions.to_message(action)
+            if told is not None:
+                message.action.action.CopyFrom(told)
+        return Entry([], 0, action or ActionCall("NoAction", ()), message.SerializeToString())
+
+    def export(self) -> Iterator[Any]:
+        """TableEntry messages that make up what was written here, for another store of this table."""
+        if self._default is not None:
+            yield p4r.TableEntry.FromString(self._default.wire)
+        for entry in self._entries.values():
+            if entry.const:
+                continue
+            message = p4r.TableEntry.FromString(entry.wire)
+            if self.info.has_counter:
+                packets, bytes_ = self._counter(entry)
+                message.counter_data.packet_count = packets
+                message.counter_data.byte_count = bytes_
+            yield message
+
+    @property
+    def _where(self) -> str:
+        return f"table {self.info.name!r}"
+
+
+def _target(action: Action) -> TableTarget:
+    return action if isinstance(action, ActionCall) else action.target()
+
+
+def _hold(action: Action) -> None:
+    if isinstance(action, (Member, Group)):
+        action.entries += 1
+
+
+def _key_only(wire: bytes) -> bytes:
+    message = p4r.TableEntry.FromString(wire)
+    for name in ("action", "controller_metadata", "metadata", "idle_timeout_ns", "is_const"):
+        message.ClearField(name)
+    return bytes(message.SerializeToString())

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarding pipeline configurations: verify, save, commit, reconcile (P4Runtime 1.4, section 14).
+
+A configuration is checked completely before the running program is touched: the JSON is read, the
+P4Info indexed, and both compared. Then the data plane loads it; if it refuses, the old program goes
+on with its entries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from finsy.proto import p4r
+
+from softswitch.bmread import read_program
+from softswitch.boundary import DataplaneLike, PipelineLike
+from softswitch.description import Description, check_same_program, describe
+from softswitch.digests import DigestQueue
+from softswitch.entities import EntityStore
+from softswitch.errors import DataplaneError
+from softswitch.p4info import P4InfoView, view
+from softswitch.shadow import ShadowPipeline
+from softswitch.status import FAILED_PRECONDITION, INTERNAL, NOT_FOUND, Failure, invalid
+from softswitch.stream import PacketHeader, StreamHub, packet_headers
+
+log = logging.getLogger("softswitch.pipeline")
+
+_Request = p4r.SetForwardingPipelineConfigRequest
+_Get = p4r.GetForwardingPipelineConfigRequest
+
+
+@dataclass(slots=True)
+class Config:
+    """A verified configuration: the client's message and what was found in it."""
+
+    message: Any
+    view: P4InfoView
+    description: Description
+    packet_in: PacketHeader | None
+    packet_out: PacketHeader | None
+
+    @property
+    def program(self) -> bytes:
+        """The BMv2 JSON."""
+        return bytes(self.message.p4_device_config)
+
+
+def verify(message: Any) -> Config:
+    """Check a ForwardingPipelineConfig. Raises `Failure` INVALID_ARGUMENT or UNIMPLEMENTED."""
+    if not message.HasField("p4info"):
+        raise invalid("the config has no p4info")
+    if not message.p4_device_config:
+        raise invalid("the config has no p4_device_config; it must be p4c's BMv2 JSON")
+    try:
+        description = describe(read_program(message.p4_device_config))
+    except DataplaneError as error:
+        raise invalid(f"p4_device_config: {error}") from None
+    info = view(message.p4info)
+    check_same_program(info, description)
+    return Config(message, info, description, *packet_headers(info))
+
+
+class PipelineManager:
+    """The configuration of a data plane and the store of its entities.
+
+    `lock` is held while the program is replaced; whoever reads or writes entities takes it first.
+    """
+
+    def __init__(self, dataplane: DataplaneLike, hub: StreamHub) -> None:
+        self._dataplane = dataplane
+        self._hub = hub
+        self._committed: Config | None = None
+        self._saved: Config | None = None
+        self._store: EntityStore | None = None
+        self.lock = asyncio.Lock()
+
+    @property
+    def store(self) -> EntityStore:
+        """The entities that reads and writes refer to. Raises `Failure` FAILED_PRECONDITION."""
+        if self._store is None:
+            # finsy recognises this message by its wording.
+            raise Failure(
+                FAILED_PRECONDITION, "no forwarding pipeline config is set on this device"
+            )
+        return self._store
+
+    def get(self, response_type: int) -> Any:
+        """A GetForwardingPipelineConfigResponse; its config is unset when there is none."""
+        response = p4r.GetForwardingPipelineConfigResponse()
+        config = self._saved or self._committed
+        if response_type not in _Get.ResponseType.values():
+            raise invalid(f"unknown response_type {response_type}")
+        if config is None:
+            return response
+        target = response.config
+        if response_type in (_Get.ALL, _Get.P4INFO_AND_COOKIE):
+            target.p4info.CopyFrom(config.message.p4info)
+        if response_type in (_Get.ALL, _Get.DEVICE_CONFIG_AND_COOKIE):
+            target.p4_device_config = config.message.p4_device_config
+        if config.message.HasField("cookie"):
+            target.cookie.CopyFrom(config.message.cookie)
+        target.SetInParent()
+        return response
+
+    async def set(self, request: Any) -> None:
+        """Carry out a SetForwardingPipelineConfigRequest; the caller holds `lock`.
+
+        Raises `Failure`; the configuration and all entities are then as they were.
+        """
+        action = request.action
+        if action == _Request.COMMIT:
+            await self._commit_saved(request)
+            return
+        if action not in _Request.Action.values() or action == _Request.UNSPECIFIED:
+            raise invalid(f"unknown action {action} in SetForwardingPipelineConfig")
+        if not request.HasField("config"):
+            raise invalid("SetForwardingPipelineConfig without a config")
+        config = verify(request.config)
+        if action == _Request.VERIFY:
+            return
+        if action == _Request.VERIFY_AND_SAVE:
+            self._saved = config
+            self._store = self._make_store(config, ShadowPipeline(config.description))
+            log.info("pipeline saved; COMMIT makes it run")
+        elif action == _Request.VERIFY_AND_COMMIT:
+            await self._commit(config, [])
+        else:
+            await self._reconcile(config)
+
+    async def _commit_saved(self, request: Any) -> None:
+        if request.HasField("config"):
+            raise invalid("COMMIT takes the saved config; leave config out")
+        if self._saved is None:
+            raise Failure(NOT_FOUND, "COMMIT: no config was saved by VERIFY_AND_SAVE")
+        await self._commit(self._saved, self.store.export())
+
+    async def _reconcile(self, config: Config) -> None:
+        updates = self._store.export() if self._store is not None else []
+        trial = self._make_store(config, ShadowPipeline(config.description))
+        _replay(trial, updates, lambda what: invalid(f"RECONCILE_AND_COMMIT: {what}"))
+        await self._commit(config, updates)
+
+    async def _commit(self, config: Config, updates: list[Any]) -> None:
+        """Load a program and put entries into it that are known to fit."""
+        self._hub.busy = True
+        try:
+            await asyncio.to_thread(self._dataplane.load, config.program)
+        except DataplaneError as error:
+            raise invalid(f"p4_device_config: {error}") from None
+        finally:
+            self._hub.busy = False
+        store = self._make_store(config, self._dataplane)
+        self._committed, self._saved, self._store = config, None, store
+        self._hub.configure(config.packet_in, config.packet_out, store.digests)
+        log.info(
+            "pipeline committed: %d tables, %d bytes of program",
+            len(config.view.tables),
+            len(config.program),
+        )
+        _replay(store, updates, lambda what: Failure(INTERNAL, f"entries lost: {what}"))
+
+    def _make_store(self, config: Config, pipeline: PipelineLike) -> EntityStore:
+        loop = asyncio.get_running_loop()
+        digests = {
+            i: DigestQueue(info, loop, self._hub.publish) for i, info in config.view.digests.items()
+        }
+        return EntityStore(config.view, config.description, pipeline, digests)
+
+
+def _replay(store: EntityStore, updates: list[Any], failure: Callable[[str], Failure]) -> None:
+    for update, outcome in zip(updates, store.write(updates), strict=True):
+        if outcome is not None:
+            raise failure(f"{update.entity.WhichOneof('entity')}: {outcome.message}")

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime 1.4 service over gRPC.
+
+One event loop does all work, so every request is handled as a whole: a client that goes away in the
+middle of a write leaves a complete batch behind. Only the data plane's blocking calls, waiting for
+packets and loading a program, run in threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from finsy.proto import p4r
+
+from softswitch.arbitration import Arbitration, Client
+from softswitch.boundary import DataplaneLike
+from softswitch.pipeline import PipelineManager
+from softswitch.status import UNIMPLEMENTED, Failure, batch_status, code_name, invalid
+from softswitch.stream import Outbox, StreamHub
+from softswitch.values import Digest, PacketIn
+from softswitch.wire import responses
+
+log = logging.getLogger("softswitch.server")
+
+API_VERSION = "1.4.1"
+SERVICE = "p4.v1.P4Runtime"
+
+# As BMv2's server: a program or a batch may be far larger than gRPC's default of 4 MiB.
+_MAX_REQUEST_BYTES = 256 << 20
+# How long the event thread sleeps in the data plane before it looks whether it should end.
+_EVENT_WAIT_S = 1.0
+_EVENT_BATCH = 256
+_STOP_GRACE_S = 0.2
+
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class P4RuntimeServer:
+    """Serves one data plane as one P4Runtime device."""
+
+    def __init__(self, dataplane: DataplaneLike, device_id: int) -> None:
+        self._dataplane = dataplane
+        self._arbitration = Arbitration(device_id)
+        self._outboxes: dict[Client, Outbox] = {}
+        self._hub = StreamHub(self._arbitration, dataplane, self._outboxes.__getitem__)
+        self._pipeline = PipelineManager(dataplane, self._hub)
+        self._server: Any = None
+        self._stopping = threading.Event()
+        self._events: threading.Thread | None = None
+
+    async def start(self, address: str) -> int:
+        """Listen on `address` (HOST:PORT, port 0 for any) and return the TCP port.
+
+        Raises OSError when the address cannot be bound.
+        """
+        options = (
+            ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+            # Without this two switches could share a port, and clients would reach either.
+            ("grpc.so_reuseport", 0),
+        )
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers((self._handlers(),))
+        try:
+            port = int(server.add_insecure_port(address))
+        except RuntimeError:
+            raise OSError(f"cannot listen on {address}: is the port taken?") from None
+        await server.start()
+        self._server = server
+        loop = asyncio.get_running_loop()
+        self._events = threading.Thread(
+            target=self._pump_events, args=(loop,), name="softswitch-events", daemon=True
+        )
+        self._events.start()
+        return port
+
+    async def stop(self) -> None:
+        """Close all streams and the port, and end the event thread."""
+        self._stopping.set()
+        if self._server is not None:
+            await self._server.stop(_STOP_GRACE_S)
+        if self._events is not None:
+            await asyncio.to_thread(self._events.join)
+
+    def _handlers(self) -> Any:
+        unary = grpc.unary_unary_rpc_method_handler
+        methods = {
+            "Write": unary(self._write, p4r.WriteRequest.FromString, _serialize),
+            # Answers to reads are put together as bytes already.
+            "Read": grpc.unary_stream_rpc_method_handler(self._read, p4r.ReadRequest.FromString),
+            "SetForwardingPipelineConfig": unary(
+                self._set_pipeline, p4r.SetForwardingPipelineConfigRequest.FromString, _serialize
+            ),
+            "GetForwardingPipelineConfig": unary(
+                self._get_pipeline, p4r.GetForwardingPipelineConfigRequest.FromString, _serialize
+            ),
+            "StreamChannel": grpc.stream_stream_rpc_method_handler(
+                self._stream_channel, p4r.StreamMessageRequest.FromString, _serialize
+            ),
+            "Capabilities": unary(
+                self._capabilities, p4r.CapabilitiesRequest.FromString, _serialize
+            ),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    # --- unary calls --------------------------------------------------------------------------
+
+    async def _write(self, request: Any, context: Any) -> Any:
+        try:
+            async with self._pipeline.lock:
+                self._arbitration.check_primary(request)
+                store = self._pipeline.store
+                outcomes = store.write(request.updates, rollback=_needs_rollback(request))
+        except Failure as failure:
+            await _abort(context, failure, "Write")
+        failures = [outcome for outcome in outcomes if outcome is not None]
+        if failures:
+            log.info(
+                "Write: %d of %d updates failed; the first: %s",
+                len(failures),
+                len(outcomes),
+                failures[0].message,
+            )
+            await _abort_batch(context, outcomes, "Write")
+        return p4r.WriteResponse()
+
+    async def _read(self, request: Any, context: Any) -> None:
+        try:
+            self._arbitration.check_device(request.device_id)
+            async with self._pipeline.lock:
+                found, outcomes = self._pipeline.store.read(request.entities)
+        except Failure as failure:
+            await _abort(context, failure, "Read")
+        for response in responses(found):
+            await context.write(response)
+        if any(outcome is not None for outcome in outcomes):
+            await _abort_batch(context, outcomes, "Read")
+
+    async def _set_pipeline(self, request: Any, context: Any) -> Any:
+        # A client that gives up waiting must not leave a half-made switch of programs behind.
+        work = asyncio.ensure_future(self._set_pipeline_locked(request))
+        try:
+            await asyncio.shield(work)
+        except Failure as failure:
+            await _abort(context, failure, "SetForwardingPipelineConfig")
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    async def _set_pipeline_locked(self, request: Any) -> None:
+        async with self._pipeline.lock:
+            self._arbitration.check_primary(request)
+            await self._pipeline.set(request)
+
+    async def _get_pipeline(self, request: Any, context: Any) -> Any:
+        try:
+            self._arbitration.check_device(request.device_id)
+            return self._pipeline.get(request.response_type)
+        except Failure as failure:
+            await _abort(context, failure, "GetForwardingPipelineConfig")
+
+    async def _capabilities(self, request: Any, context: Any) -> Any:
+        if request.device_id:
+            try:
+                self._arbitration.check_device(request.device_id)
+            except Failure as failure:
+                await _abort(context, failure, "Capabilities")
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    # --- the stream -----------------------------------------------------------------------------
+
+    async def _stream_channel(self, requests: AsyncIterator[Any], context: Any) -> None:
+        outbox = Outbox()
+        client = Client(outbox.notify)
+        self._outboxes[client] = outbox
+        writer = asyncio.create_task(_write_all(outbox, context))
+        peer = context.peer()
+        log.info("%s opened a stream", peer)
+        failure: Failure | None = None
+        try:
+            async for message in requests:
+                if message.WhichOneof("update") == "arbitration":
+                    self._arbitration.update(client, message.arbitration)
+                else:
+                    self._hub.handle_message(client, message)
+        except Failure as error:
+            failure = error
+        except asyncio.CancelledError:
+            writer.cancel()  # the client is gone
+            raise
+        finally:
+            self._arbitration.remove(client)
+            del self._outboxes[client]
+            outbox.close()
+            log.info("the stream of %s ended; %d messages dropped", peer, outbox.dropped)
+        # A client that has sent everything still gets the answers.
+        await writer
+        if failure is not None:
+            await _abort(context, failure, f"stream of {peer}")
+
+    # --- events of the data plane ---------------------------------------------------------------
+
+    def _pump_events(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bring packets and digests to the event loop. Runs in a thread of its own.
+
+        The next batch is fetched when the last one was handled, so that a flood queues up, and is
+        dropped and counted, in the data plane and not in this process's memory.
+        """
+        while not self._stopping.is_set():
+            event = self._dataplane.next_event(_EVENT_WAIT_S)
+            if event is None:
+                continue
+            batch = [event]
+            while len(batch) < _EVENT_BATCH and (event := self._dataplane.next_event(0)):
+                batch.append(event)
+            handled = threading.Event()
+            try:
+                loop.call_soon_threadsafe(self._handle_events, batch, handled)
+            except RuntimeError:
+                return  # the loop is closed: the switch is ending
+            while not handled.wait(_EVENT_WAIT_S) and not self._stopping.is_set():
+                pass
+
+    def _handle_events(self, batch: list[PacketIn | Digest], handled: threading.Event) -> None:
+        try:
+            for event in batch:
+                self._hub.handle_event(event)
+        finally:
+            handled.set()
+
+
+def _needs_rollback(request: Any) -> bool:
+    """Whether a batch must be taken back when an update fails. Raises `Failure` UNIMPLEMENTED."""
+    atomicity = request.atomicity
+    if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+        return False
+    if atomicity == p4r.WriteRequest.ROLLBACK_ON_ERROR:
+        return True
+    if atomicity == p4r.WriteRequest.DATAPLANE_ATOMIC:
+        raise Failure(
+            UNIMPLEMENTED,
+            "atomicity DATAPLANE_ATOMIC is not supported; use CONTINUE_ON_ERROR or "
+            "ROLLBACK_ON_ERROR",
+        )
+    raise invalid(f"unknown atomicity {atomicity}")
+
+
+def _serialize(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
+async def _write_all(outbox: Outbox, context: Any) -> None:
+    """Write a client's messages until its outbox is closed and empty."""
+    while (message := await outbox.next()) is not None:
+        await context.write(message)
+
+
+async def _abort(context: Any, failure: Failure, what: str) -> None:
+    log.info("%s: %s: %s", what, code_name(failure.code), failure.message)
+    await context.abort(_STATUS_CODES[failure.code], failure.message)
+
+
+async def _abort_batch(context: Any, outcomes: list[Failure | None], what: str) -> None:
+    """End a Write or Read with one p4.v1.Error per update or query."""
+    failed = sum(outcome is not None for outcome in outcomes)
+    message = f"{what}: {failed} of {len(outcomes)} failed"
+    details = batch_status(outcomes, message)
+    context.set_trailing_metadata((("grpc-status-details-bin", details),))
+    await context.abort(grpc.StatusCode.UNKNOWN, message)
