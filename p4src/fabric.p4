@@ -19,6 +19,7 @@
 #include "include/drops.p4"
 #include "include/usid.p4"
 #include "include/segments.p4"
+#include "include/ecn.p4"
 
 // A T0 has itself, up to 512 uplinks and downlinks; a T1 itself and up to 512 T0s: with 8 planes and
 // 512 T0s about 513 entries are needed, and twice that has room for a change that is made before break.
@@ -154,6 +155,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
     @name("drops") counter(DROP_REASONS, CounterType.packets_and_bytes) drops;
 
     NextSegment() next_segment;
+    MergeEcn() merge_ecn;
 
     action drop(drop_reason_t reason) {
         meta.drop_reason = reason;
@@ -249,9 +251,10 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
         size = IPV6_FIB_ENTRIES;
     }
 
-    // Apart from ipv6_fib, because BMv2 gives a table with a selector no default action.
+    // Apart from ipv6_fib, because BMv2 gives a table with a selector no default action. CRC-32: the
+    // low bits of CRC-16, whose polynomial has few terms, do not tell neighbouring flows apart.
     @name("ecmp_selector")
-    action_selector(HashAlgorithm.crc16, 2048, 16) ecmp_selector;
+    action_selector(HashAlgorithm.crc32, 2048, 32) ecmp_selector;
 
     @name("ecmp_groups")
     table ecmp_groups {
@@ -342,11 +345,18 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
         if (meta.decapsulate) {
             if (!hdr.inner_ipv6.isValid()) {
                 drop(drop_reason_t.NOT_ENCAPSULATED);
+            } else if (hdr.inner_ipv6.version != 6) {
+                drop(drop_reason_t.NOT_IPV6);
             } else if (hdr.srh.isValid() && hdr.srh.segments_left != 0) {
                 drop(drop_reason_t.BAD_SRH);
             } else if (hdr.inner_ipv6.hop_limit <= 1) {
                 drop(drop_reason_t.HOP_LIMIT);
             } else {
+                bool illegal_ecn;
+                merge_ecn.apply(hdr.ipv6.ecn, hdr.inner_ipv6.ecn, illegal_ecn);
+                if (illegal_ecn) {
+                    drop(drop_reason_t.ECN_NOT_ECT);
+                }
                 hdr.ipv6 = hdr.inner_ipv6;
                 hdr.inner_ipv6.setInvalid();
                 hdr.srh.setInvalid();
@@ -365,6 +375,9 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
                 ipv6_fib.apply();
                 if (meta.use_ecmp_group) {
                     ecmp_groups.apply();
+                    if (standard_metadata.egress_spec == DROP_PORT) {
+                        drop(drop_reason_t.NO_ROUTE);  // no such group
+                    }
                 }
             }
         }

@@ -262,9 +262,11 @@ control Spray(in headers_t hdr, inout metadata_t meta) {
             } else if (meta.selection == selection_t.RANDOM) {
                 random(choice, 0, (bit<16>) meta.plane_choices - 1);
             } else {
-                hash(choice, HashAlgorithm.crc16, 16w0,
-                     { hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.flow_label,
-                       hdr.ipv6.next_header, hdr.l4_ports.src_port, hdr.l4_ports.dst_port },
+                // The fields in another order than in fabric.p4's ECMP: with the same hash twice, all
+                // flows of a plane would take the same uplink of the T0.
+                hash(choice, HashAlgorithm.crc32, 16w0,
+                     { hdr.l4_ports.src_port, hdr.l4_ports.dst_port, hdr.ipv6.next_header,
+                       hdr.ipv6.flow_label, hdr.ipv6.dst_addr, hdr.ipv6.src_addr },
                      (bit<16>) meta.plane_choices);
             }
             bit<48> first_is_chosen = meta.planes >> (bit<8>) (choice + choice + choice);
@@ -451,7 +453,8 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
             } else {
                 drop(drop_reason_t.TRUNCATED);
             }
-        } else if (hdr.ipv6.version != 6) {
+        } else if (hdr.ipv6.version != 6
+                || (hdr.outer_ipv6.isValid() && hdr.outer_ipv6.version != 6)) {
             drop(drop_reason_t.NOT_IPV6);
         } else if (standard_metadata.ingress_port == HOST_PORT) {
             // ---------------------------------------------------------------------- sending

@@ -33,13 +33,16 @@ ptf.config.update(
 ptfutils.default_timeout = 3.0
 ptfutils.default_negative_timeout = 0.1
 
+pytest.register_assert_rewrite("ptf_tests.bench", "ptf_tests.device")
+
 from ptf.dataplane import DataPlane  # noqa: E402
 
+from ptf_tests import world  # noqa: E402
 from ptf_tests.bench import Bench  # noqa: E402
 from ptf_tests.device import Device  # noqa: E402
 
 # Program -> its P4Runtime device id (and PTF device number) and its ports.
-SWITCHES = {"fabric": (1, range(1, 9)), "nic": (2, range(1, 10))}
+SWITCHES = {"fabric": (1, world.PORTS), "nic": (2, range(1, 10))}
 SO_RCVBUFFORCE = 33  # Linux; the socket module has no name for it
 RECEIVE_BUFFER_BYTES = 32 << 20
 
@@ -120,3 +123,17 @@ def fabric(_benches: dict[str, Bench]) -> Iterator[Bench]:
 def nic(_benches: dict[str, Bench]) -> Iterator[Bench]:
     """The switch that runs nic.p4, with empty tables."""
     yield from _clean_bench(_benches["nic"])
+
+
+@pytest.fixture
+def t0(fabric: Bench) -> Bench:
+    """fabric.p4 with the static tables of a T0."""
+    fabric.device.insert(*world.t0_entries())
+    return fabric
+
+
+@pytest.fixture
+def t1(fabric: Bench) -> Bench:
+    """fabric.p4 with the static tables of a T1."""
+    fabric.device.insert(*world.t1_entries())
+    return fabric

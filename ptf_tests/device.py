@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 import grpc
 from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
     P4CounterEntry,
     P4DirectCounterEntry,
+    P4IndirectAction,
     P4PacketIn,
     P4PacketOut,
     P4TableAction,
@@ -18,13 +21,14 @@ from finsy import (
     P4TableMatch,
 )
 from finsy.grpcutil import GRPC_EOF
-from finsy.p4entity import P4IndirectAction
 from finsy.proto import p4r
 
 from controller.p4rt import DeviceConnection, load_program
 
 CONNECT_TIMEOUT_S = 20.0
 PACKET_IN_TIMEOUT_S = 2.0
+
+Entity = P4TableEntry | P4ActionProfileMember | P4ActionProfileGroup
 
 
 class Count(NamedTuple):
@@ -69,7 +73,7 @@ class Device:
         """Connect, become primary, load the program. Raises DeviceError, or TimeoutError."""
         self.schema = load_program(program)
         self._runner = asyncio.Runner()
-        self._inserted: list[P4TableEntry] = []
+        self._inserted: list[Entity] = []
         try:
             self._connection = self._runner.run(self._open(program, address, device_id))
         except BaseException:
@@ -97,16 +101,16 @@ class Device:
 
     # ---- tables --------------------------------------------------------------------------------
 
-    def insert(self, *entries: P4TableEntry) -> None:
+    def insert(self, *entries: Entity) -> None:
         """Insert entries, in this order."""
         self._write(p4r.Update.INSERT, entries)
         self._inserted += entries
 
-    def modify(self, *entries: P4TableEntry) -> None:
+    def modify(self, *entries: Entity) -> None:
         """Give entries that are there another action."""
         self._write(p4r.Update.MODIFY, entries)
 
-    def delete(self, *entries: P4TableEntry) -> None:
+    def delete(self, *entries: Entity) -> None:
         """Delete entries that ``insert`` added."""
         self._write(p4r.Update.DELETE, entries)
         for item in entries:
@@ -116,7 +120,7 @@ class Device:
         """Delete everything that is still there, last first."""
         self.delete(*reversed(self._inserted))
 
-    def _write(self, kind: p4r.Update.Type.ValueType, entries: Sequence[P4TableEntry]) -> None:
+    def _write(self, kind: p4r.Update.Type.ValueType, entries: Sequence[Entity]) -> None:
         updates = [p4r.Update(type=kind, entity=item.encode(self.schema)) for item in entries]
         errors = self._runner.run(self._connection.write(updates)) if updates else []
         assert not errors, f"the switch refused {[(entries[e.index], e) for e in errors]}"
@@ -137,9 +141,15 @@ class Device:
     def hits(self, item: P4TableEntry) -> Count:
         """The direct counter of an entry."""
         request = P4DirectCounterEntry(table_entry=item).encode(self.schema)
-        (entity,) = self._read([request])
-        data = entity.direct_counter_entry.data
-        return Count(data.packet_count, data.byte_count)
+        # An entry that matches everything (::/0) has no match fields, which reads as a wildcard.
+        wanted = P4DirectCounterEntry.decode(request, self.schema).table_entry
+        answers = (
+            P4DirectCounterEntry.decode(entity, self.schema) for entity in self._read([request])
+        )
+        (found,) = (
+            answer for answer in answers if answer.table_entry.match == wanted.match
+        )
+        return Count(found.packet_count, found.byte_count)
 
     def counters(self, indices: dict[str, Sequence[int]]) -> dict[tuple[str, int], Count]:
         """Cells of indirect counters, by (counter, index)."""

@@ -9,16 +9,37 @@ from typing import NamedTuple
 from scapy.layers.inet import TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrSegmentRouting
 from scapy.layers.l2 import Ether
-from scapy.packet import Raw
+from scapy.packet import Packet, Raw
 
+from controller.addressing import UDP_PORT_DEFAULT, mac_text
 from controller.addressing import ipv6 as address_text
-from controller.addressing import mac_text
+from mrc.opcodes import IMMEDIATE_OPCODES, WRITE_OPCODES, Opcode
+from mrc.scapy_layers import (
+    MRC_AETH,
+    MRC_BTH,
+    MRC_CC_STATE,
+    MRC_EETH,
+    MRC_ERTH,
+    MRC_METH,
+    MRC_NETH,
+    MRC_PETH,
+    MRC_RETH,
+    MRC_SETH,
+    MRC_TSETH,
+    MRC_ImmDt,
+)
 
 ETHERNET_BYTES = 14
 IPV6_BYTES = 40
 SRH_BYTES = 8
 SEGMENT_BYTES = 16
+UDP_BYTES = 8
+NEXT_HEADER_TCP = 6
+NEXT_HEADER_UDP = 17
+NEXT_HEADER_IPV6 = 41
+NEXT_HEADER_ROUTING = 43
 NEXT_HEADER_ICMPV6 = 58
+NO_NEXT_HEADER = 59
 
 
 class Macs(NamedTuple):
@@ -104,3 +125,47 @@ def tcp(
         sport=source_port, dport=destination_port
     )
     return bytes(packet / Raw(payload))[IPV6_BYTES:]
+
+
+def _mrc_headers(opcode: Opcode) -> Packet:
+    """BTH and the headers of this opcode, no two of them with the same content."""
+    bth = MRC_BTH(opcode=opcode, dqp=0x123456, psn=0xABCDEF, ts=int(opcode in WRITE_OPCODES))
+    if opcode in WRITE_OPCODES:
+        write = MRC_METH(rqmsn=7, msn=0x4321) / MRC_TSETH(tx_timestamp=0xBEEF)
+        write = write / MRC_RETH(va=0x7F00_1234_5678_9ABC, rkey=0xFEEDC0DE, dma_length=1 << 20)
+        return bth / write / MRC_ImmDt(immediate=0x600DF00D) if opcode in IMMEDIATE_OPCODES else bth / write
+    rest: dict[Opcode, Packet] = {
+        Opcode.ACKNOWLEDGE: MRC_AETH(msn=0x99),
+        Opcode.ENDPOINT_REQUEST: MRC_ERTH(port_status_mask=0xF0F0, tx_timestamp=0x1111),
+        Opcode.ENDPOINT_RESPONSE: MRC_EETH(tx_timestamp=0x2222),
+        Opcode.SACK: MRC_SETH(m=1, entropy=0x6A5B4C3D, cack_psn=0xABCDEF, sack_bitmap=0x8001)
+        / MRC_CC_STATE(tx_timestamp=0x3333, ooo_count=5),
+        Opcode.NACK: MRC_NETH(nack_reason=1, entropy=0x6A5B4C3D, nack_psn=0xABCDEF),
+        Opcode.PROBE_REQUEST: MRC_PETH(probe_id=0x4444, tx_timestamp=0x5555),
+    }
+    return bth / rest[opcode]
+
+
+def mrc(
+    opcode: Opcode,
+    source: int,
+    destination: int,
+    payload: bytes = bytes(range(1, 38)),
+    *,
+    source_port: int = 0xC0DE,
+    destination_port: int = UDP_PORT_DEFAULT,
+    dscp: int = 0,
+    ecn: int = 0,
+    flow_label: int = 0,
+    hop_limit: int = 64,
+) -> bytes:
+    """A host's MRC packet, UDP checksum and ICRC included; only WRITE opcodes carry the payload."""
+    packet = IPv6(
+        src=address_text(source),
+        dst=address_text(destination),
+        tc=dscp << 2 | ecn,
+        fl=flow_label,
+        hlim=hop_limit,
+    )
+    packet = packet / UDP(sport=source_port, dport=destination_port) / _mrc_headers(opcode)
+    return bytes(packet / Raw(payload) if opcode in WRITE_OPCODES else packet)

@@ -15,14 +15,14 @@ enum bit<8> drop_reason_t {
     CARRIER_ENDED     = 7,   // no uSID left, no segment left, and the switch is not the destination
     BAD_SRH           = 8,   // a segment is needed and the SRH is malformed or has over 4 segments
     NOT_ENCAPSULATED  = 9,   // decapsulation asked for, nothing inside
-    NO_ROUTE          = 10,  // no route for a plain IPv6 destination
+    NO_ROUTE          = 10,  // no route for a plain IPv6 destination, or its ECMP group is missing
     NO_DESTINATION    = 11,  // NIC: no template for the host's destination
     NO_GROUP          = 12,  // NIC: spray group not configured
     NO_LIVE_PLANE     = 13,  // NIC: every plane of the set is down
     NO_SLOT           = 14,  // NIC: slot not filled
     NOT_OWN_CARRIER   = 15,  // NIC: arrived with another NIC's carrier or on another plane's port
     NOT_OWN_ADDRESS   = 16,  // NIC: inner destination is not its host
-    ECN_NOT_ECT       = 17,  // NIC: outer CE over inner Not-ECT (RFC 6040 section 4.2)
+    ECN_NOT_ECT       = 17,  // decapsulation: outer CE over inner Not-ECT (RFC 6040 section 4.2)
     NO_LINK           = 18   // NIC: the EV or the host's carrier names a plane that it has no port for
 }
 

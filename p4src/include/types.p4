@@ -13,7 +13,8 @@ typedef bit<3>   plane_t;
 typedef bit<10>  uplink_t;
 typedef bit<16>  path_ev_t;       // EV[31:16] = plane(3) | uplink(10) | tag(3)
 
-const port_t CPU_PORT = 510;      // `--cpu-port 510`; 511 is the target's drop port
+const port_t CPU_PORT  = 510;     // `--cpu-port 510`
+const port_t DROP_PORT = 511;     // `--drop-port 511`, which is also what mark_to_drop sets
 
 const bit<16> ETHERTYPE_IPV6 = 0x86dd;
 
