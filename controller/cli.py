@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``mrcctl``: compute, push, watch and measure an MRC fabric."""
+
+from __future__ import annotations
+
+import typer
+
+from controller import cli_devices, cli_topo
+from controller.cli_common import ErrorReporting
+
+app = typer.Typer(
+    name="mrcctl",
+    cls=ErrorReporting,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help=__doc__,
+)
+app.add_typer(cli_topo.topo, name="topo")
+app.add_typer(cli_topo.routes, name="routes")
+app.add_typer(cli_devices.policy, name="policy")
+app.command("path")(cli_topo.path)
+app.command("push")(cli_devices.push_command)
+app.command("status")(cli_devices.status)
+app.command("counters")(cli_devices.counters)
+
+
+def main() -> None:
+    """The console script."""
+    app()
