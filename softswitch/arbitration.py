@@ -83,8 +83,8 @@ class Arbitration:
             )
         if message.role.HasField("config"):
             raise invalid(
-                f"role {name!r}: role.config ({message.role.config.type_url}) is not supported; leave "
-                "it unset for full pipeline access"
+                f"role {name!r}: role.config ({message.role.config.type_url}) is not supported; "
+                "leave it unset for full pipeline access"
             )
         role = self._roles.setdefault(name, _Role())
         election_id = election_id_of(message)

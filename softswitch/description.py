@@ -28,9 +28,7 @@ class KeyDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConstEntry:
-    """An entry that the program itself holds. `priority` as P4Runtime counts: higher wins; 0 =
-    none.
-    """
+    """An entry that the program itself holds. The higher `priority` wins; 0 means none."""
 
     match: tuple[FieldMatch, ...]
     priority: int
@@ -124,9 +122,7 @@ _JSON_KINDS = {
 
 
 def check_same_program(view: P4InfoView, description: Description) -> None:
-    """Raise `Failure` INVALID_ARGUMENT, naming the object, when a P4Info belongs to another
-    program.
-    """
+    """Raise `Failure` when a P4Info belongs to another program, naming the object."""
     for table in view.tables.values():
         described = description.tables.get(table.name)
         if described is None:
@@ -149,7 +145,8 @@ def check_same_program(view: P4InfoView, description: Description) -> None:
                 raise _mismatch(f"{kind} {array.name!r} is not in the program")
             if array.size != sizes[array.name]:
                 raise _mismatch(
-                    f"{kind} {array.name!r} has size {array.size}, in the program {sizes[array.name]}"
+                    f"{kind} {array.name!r} has size {array.size}, "
+                    f"in the program {sizes[array.name]}"
                 )
     for digest in view.digests.values():
         if digest.type.length != description.digests[digest.name]:

@@ -61,8 +61,7 @@ class DigestQueue:
     # --- configuration ------------------------------------------------------------------------
 
     def write(self, update_type: int, message: Any, undo: Undo | None) -> None:
-        """INSERT, MODIFY or DELETE a DigestEntry: switch this digest on, change it, switch it off.
-        """
+        """INSERT, MODIFY or DELETE a DigestEntry: switch the digest on, change it, or off."""
         before = self._config
         if update_type == p4r.Update.INSERT and before is not None:
             raise Failure(ALREADY_EXISTS, f"{self._where} is configured already; use MODIFY")

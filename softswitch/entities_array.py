@@ -92,9 +92,7 @@ class CounterStore:
 
 
 class RegisterStore:
-    """One register array. Cells of a struct type are not known to BMv2's JSON, so each is one
-    number.
-    """
+    """One register array; every cell is one number, as BMv2's JSON has it."""
 
     def __init__(self, info: ArrayInfo, width: int, registers: RegisterArrayLike) -> None:
         assert info.type is not None

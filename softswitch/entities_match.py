@@ -28,8 +28,7 @@ from softswitch.status import PERMISSION_DENIED, Failure, invalid
 from softswitch.values import ActionCall, FieldMatch
 
 Key = tuple[object, ...]
-"""Identifies an entry within its table: one item per key field, then the priority if there is one.
-"""
+"""Identifies an entry within its table: one item per key field, then the priority if any."""
 
 _KIND_FIELDS = {
     MatchKind.EXACT: "exact",
@@ -41,9 +40,7 @@ _KIND_FIELDS = {
 
 
 class KeyParser:
-    """Parses the `match` and `priority` of one table's entries. `widths` are the program's, in
-    bits.
-    """
+    """Parses match and priority of one table's entries. `widths` are the program's, in bits."""
 
     def __init__(self, table: TableInfo, widths: tuple[int, ...]) -> None:
         self._name = table.name
@@ -189,7 +186,8 @@ class ActionParser:
         given = action.params
         if len(given) != len(params):
             raise invalid(
-                f"{self._where}: action {info.alias!r} has {len(params)} parameters, not {len(given)}"
+                f"{self._where}: action {info.alias!r} has {len(params)} parameters, "
+                f"not {len(given)}"
             )
         numbers = []
         canonical = True
@@ -213,8 +211,8 @@ class ActionParser:
         for param, width in params:
             if param.id not in given:
                 raise invalid(
-                    f"{self._where}: action {info.alias!r} needs parameter {param.id} ({param.name}); "
-                    f"given: {sorted(given)}"
+                    f"{self._where}: action {info.alias!r} needs parameter {param.id} "
+                    f"({param.name}); given: {sorted(given)}"
                 )
             where = f"{self._where}: {info.alias}.{param.name}"
             numbers.append(decode_unsigned(given[param.id], width, where))

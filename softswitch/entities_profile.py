@@ -189,7 +189,8 @@ class ProfileStore:
         limit = self.info.max_group_size
         if message.max_size < 0 or (limit and message.max_size > limit):
             raise invalid(
-                f"{self._where}: group {group_id}: max_size {message.max_size} is not in 0..{limit or 'any'}"
+                f"{self._where}: group {group_id}: max_size {message.max_size} is not in "
+                f"0..{limit or 'any'}"
             )
         members = self._parse_members(message, message.max_size)
         handle = self._profile.create_group(message.max_size or limit)
@@ -336,8 +337,8 @@ class ProfileStore:
     def _check_not_one_shot(self) -> None:
         if self._one_shots:
             raise invalid(
-                f"{self._where} is programmed with one-shot action sets ({self._one_shots} entries); "
-                "it cannot have members and groups at the same time"
+                f"{self._where} is programmed with one-shot action sets ({self._one_shots} "
+                "entries); it cannot have members and groups at the same time"
             )
 
     # --- common -------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packet replication engine: multicast groups and clone sessions (P4Runtime 1.4, section 9.5).
-"""
+"""The packet replication engine: multicast groups and clone sessions (P4Runtime 1.4, 9.5)."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ class _Kind:
 
 
 class ReplicationStore:
-    """The multicast groups and clone sessions of a pipeline, kept as the messages that made them.
-    """
+    """Multicast groups and clone sessions, kept as the messages that made them."""
 
     def __init__(self, pipeline: PipelineLike) -> None:
         self._groups = _Kind(

@@ -44,9 +44,7 @@ _DIRECT_DATA = 2
 
 
 class Entry:
-    """An entry in the data plane. `wire` is the TableEntry as it is read; `const` comes from the
-    program.
-    """
+    """An entry; `wire` is the TableEntry as it is read, `const` one that the program itself has."""
 
     __slots__ = ("action", "const", "handle", "match", "priority", "wire")
 
@@ -193,7 +191,7 @@ class TableStore:
             undo.append(lambda: self._put_back(key, entry, counter))
 
     def modify_direct_counter(self, message: Any, data: Any, undo: Undo | None) -> None:
-        """MODIFY the direct counter of the entry that `message` (a TableEntry) names; None: no-op."""
+        """MODIFY the direct counter of the entry that a TableEntry names; `data` None: no-op."""
         self._need_counter()
         if message.is_default_action:
             raise Failure(
@@ -284,8 +282,8 @@ class TableStore:
         if kind == "action_profile_action_set":
             return self._profile.create_one_shot(message.action_profile_action_set), False
         raise invalid(
-            f"{self._where} has an action profile, so its entries need a member, a group or an action "
-            f"set, not {kind or 'an empty action'}"
+            f"{self._where} has an action profile, so its entries need a member, a group or an "
+            f"action set, not {kind or 'an empty action'}"
         )
 
     def _release(self, action: Action) -> None:
@@ -432,7 +430,7 @@ class TableStore:
         return Entry([], 0, action or ActionCall("NoAction", ()), message.SerializeToString())
 
     def export(self) -> Iterator[Any]:
-        """TableEntry messages that make up what was written here, for another store of this table."""
+        """TableEntry messages of what was written here, for another store of this table."""
         if self._default is not None:
             yield p4r.TableEntry.FromString(self._default.wire)
         for entry in self._entries.values():

@@ -235,8 +235,8 @@ def _value(message: MessageView, what: str, info: MessageView) -> Value:
         if translated and named.translated_type.WhichOneof("sdn_type") == "sdn_string":
             raise Failure(
                 UNIMPLEMENTED,
-                f"P4Info: {what} {message.name!r}: type {message.type_name.name!r} is translated to a "
-                "string, which softswitch does not do; use a bit width in @p4runtime_translation",
+                f"P4Info: {what} {message.name!r}: type {message.type_name.name!r} is "
+                "translated to a string, which softswitch does not do; use a bit width in @p4runtime_translation",
             )
     if message.bitwidth <= 0:
         raise invalid(
@@ -281,7 +281,8 @@ def _table(
             allowed = ", ".join(k.name for k in MatchKind)
             raise Failure(
                 UNIMPLEMENTED,
-                f"P4Info: table {name!r}, key {match.name!r}: match type {other!r}; supported: {allowed}",
+                f"P4Info: table {name!r}, key {match.name!r}: match type {other!r}; "
+                f"supported: {allowed}",
             ) from None
         fields.append(
             MatchField(value.id, value.name, value.width, value.translated, kind=kind, index=index)
@@ -302,7 +303,8 @@ def _table(
     for resource in table.direct_resource_ids:
         if resource not in direct:
             raise invalid(
-                f"P4Info: table {name!r} refers to direct resource id {resource}, which is not there"
+                f"P4Info: table {name!r} refers to direct resource id {resource}, "
+                "which is not there"
             )
     kinds = {direct[resource] for resource in table.direct_resource_ids}
     return TableInfo(

@@ -27,9 +27,7 @@ class TypeSpec(Protocol):
         ...
 
     def decode(self, data: Any, what: str) -> list[int]:
-        """The integers in a P4Data message. Raises `Failure` INVALID_ARGUMENT when it is of another
-        type.
-        """
+        """The integers in a P4Data message. Raises `Failure` when it is of another type."""
         ...
 
 
@@ -58,9 +56,7 @@ class Bits:
         return [self.from_bytes(data.bitstring, what)]
 
     def from_bytes(self, value: bytes, what: str) -> int:
-        """The raw bits in a P4Runtime byte string. Raises `Failure` when they do not fit in
-        `width`.
-        """
+        """The raw bits in a byte string. Raises `Failure` when they do not fit in `width`."""
         if not value:
             raise invalid(f"{what}: empty byte string; a value of 0 is one zero byte")
         number = int.from_bytes(value, "big", signed=self.signed)
@@ -90,8 +86,7 @@ class Bool:
 
 @dataclass(frozen=True, slots=True)
 class EnumValue:
-    """A serializable enum or a user-defined type over bit<W> that P4Data carries as `enum_value`.
-    """
+    """A serializable enum, which P4Data carries as `enum_value`."""
 
     bits: Bits
     length: int = 1

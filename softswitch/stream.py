@@ -127,7 +127,7 @@ class Outbox:
 class StreamHub:
     """Connects the primaries' streams with the data plane.
 
-    `outbox_of` finds the outbox of a client. `configure` is called whenever a program was committed.
+    `outbox_of` finds the outbox of a client; `configure` is called when a program was committed.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class StreamHub:
         self._digests_by_name: dict[str, DigestQueue] = {}
         self._committed = False
         self.busy = False
-        """True while the program is being replaced; packets from the controller are refused then."""
+        """True while the program is being replaced; packet-outs are refused then."""
 
     def configure(
         self,

@@ -157,7 +157,7 @@ class Stream:
         return self.receive("arbitration")
 
     def receive(self, kind: str) -> Any:
-        """The next message, which must be of this kind. Raises the RPC's error when it has ended."""
+        """The next message, which must be of this kind. Raises the RPC's error at its end."""
         response = self.responses.get(timeout=TIMEOUT_S)
         if isinstance(response, grpc.RpcError):
             raise response

@@ -118,7 +118,7 @@ def test_live_client_cannot_change_device_or_role(client: RawClient) -> None:
         stream = client.stream()
         stream.arbitrate(None)
         with pytest.raises(grpc.RpcError) as caught:
-            stream.arbitrate(None, **change)  # type: ignore[arg-type]
+            stream.arbitrate(None, **change)
         assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
