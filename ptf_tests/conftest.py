@@ -66,7 +66,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, None]:
     """Show the end of the switches' logs with every failure."""
     outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
+    report = outcome.get_result()
     if report.failed:
         for program, process in _processes.items():
             report.sections.append((f"{program} switch's log", process.log_tail()))
@@ -79,7 +79,9 @@ def _benches(
     target = pytestconfig.getoption("--target")
     logs = tmp_path_factory.mktemp("switches")
     with contextlib.ExitStack() as stack:
-        ends = [(f"{name}-eth{n}", f"ptf-{name}{n}") for name, (_, p) in SWITCHES.items() for n in p]
+        ends = [
+            (f"{name}-eth{n}", f"ptf-{name}{n}") for name, (_, p) in SWITCHES.items() for n in p
+        ]
         stack.enter_context(VethPairs(ends))
         dataplane = DataPlane(ptf.config)
         stack.callback(dataplane.kill)

@@ -16,6 +16,7 @@ from finsy import (
     P4IndirectAction,
     P4PacketIn,
     P4PacketOut,
+    P4Schema,
     P4TableAction,
     P4TableEntry,
     P4TableMatch,
@@ -43,6 +44,11 @@ def entry(
 ) -> P4TableEntry:
     """A table entry by the program's names; an lpm value is ``"<number or address>/<length>"``."""
     return P4TableEntry(table, match=P4TableMatch(match), action=action)
+
+
+def _match(counter: p4r.Entity, schema: P4Schema) -> P4TableMatch | None:
+    """The match fields of a direct counter's entry."""
+    return P4TableEntry.decode_entry(counter.direct_counter_entry.table_entry, schema).match
 
 
 class _Connection(DeviceConnection):
@@ -142,14 +148,12 @@ class Device:
         """The direct counter of an entry."""
         request = P4DirectCounterEntry(table_entry=item).encode(self.schema)
         # An entry that matches everything (::/0) has no match fields, which reads as a wildcard.
-        wanted = P4DirectCounterEntry.decode(request, self.schema).table_entry
-        answers = (
-            P4DirectCounterEntry.decode(entity, self.schema) for entity in self._read([request])
-        )
+        wanted = _match(request, self.schema)
         (found,) = (
-            answer for answer in answers if answer.table_entry.match == wanted.match
+            entity for entity in self._read([request]) if _match(entity, self.schema) == wanted
         )
-        return Count(found.packet_count, found.byte_count)
+        data = found.direct_counter_entry.data
+        return Count(data.packet_count, data.byte_count)
 
     def counters(self, indices: dict[str, Sequence[int]]) -> dict[tuple[str, int], Count]:
         """Cells of indirect counters, by (counter, index)."""

@@ -53,7 +53,7 @@ class VethPairs:
         self._ends = ends
 
     def __enter__(self) -> VethPairs:
-        # In this namespace, for interfaces to come: no router solicitations, no neighbour discovery.
+        # For interfaces to come: no router solicitations, no neighbour discovery.
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
         _ip(["link set lo up"])
         try:

@@ -41,6 +41,27 @@ NEXT_HEADER_ROUTING = 43
 NEXT_HEADER_ICMPV6 = 58
 NO_NEXT_HEADER = 59
 
+# RFC 6040 figure 4: (outer, inner) -> inner after decapsulation; None is a drop.
+NOT_ECT, ECT_1, ECT_0, CE = range(4)
+ECN_AFTER_DECAPSULATION: dict[tuple[int, int], int | None] = {
+    (NOT_ECT, NOT_ECT): NOT_ECT,
+    (NOT_ECT, ECT_0): ECT_0,
+    (NOT_ECT, ECT_1): ECT_1,
+    (NOT_ECT, CE): CE,
+    (ECT_0, NOT_ECT): NOT_ECT,
+    (ECT_0, ECT_0): ECT_0,
+    (ECT_0, ECT_1): ECT_1,
+    (ECT_0, CE): CE,
+    (ECT_1, NOT_ECT): NOT_ECT,
+    (ECT_1, ECT_0): ECT_1,
+    (ECT_1, ECT_1): ECT_1,
+    (ECT_1, CE): CE,
+    (CE, NOT_ECT): None,
+    (CE, ECT_0): CE,
+    (CE, ECT_1): CE,
+    (CE, CE): CE,
+}
+
 
 class Macs(NamedTuple):
     """An Ethernet header's addresses."""
@@ -51,9 +72,7 @@ class Macs(NamedTuple):
 
 def ethernet(macs: Macs, payload: bytes, ether_type: int = 0x86DD) -> bytes:
     """A frame."""
-    header = Ether(
-        dst=mac_text(macs.destination), src=mac_text(macs.source), type=ether_type
-    )
+    header = Ether(dst=mac_text(macs.destination), src=mac_text(macs.source), type=ether_type)
     return bytes(header) + payload
 
 
@@ -133,7 +152,11 @@ def _mrc_headers(opcode: Opcode) -> Packet:
     if opcode in WRITE_OPCODES:
         write = MRC_METH(rqmsn=7, msn=0x4321) / MRC_TSETH(tx_timestamp=0xBEEF)
         write = write / MRC_RETH(va=0x7F00_1234_5678_9ABC, rkey=0xFEEDC0DE, dma_length=1 << 20)
-        return bth / write / MRC_ImmDt(immediate=0x600DF00D) if opcode in IMMEDIATE_OPCODES else bth / write
+        return (
+            bth / write / MRC_ImmDt(immediate=0x600DF00D)
+            if opcode in IMMEDIATE_OPCODES
+            else bth / write
+        )
     rest: dict[Opcode, Packet] = {
         Opcode.ACKNOWLEDGE: MRC_AETH(msn=0x99),
         Opcode.ENDPOINT_REQUEST: MRC_ERTH(port_status_mask=0xF0F0, tx_timestamp=0x1111),

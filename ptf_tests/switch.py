@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch process under test: BMv2's simple_switch_grpc, or softswitch, from the same arguments."""
+"""A switch process under test: BMv2's simple_switch_grpc or softswitch, by the same arguments."""
 
 from __future__ import annotations
 

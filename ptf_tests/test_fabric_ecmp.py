@@ -28,7 +28,16 @@ from ptf_tests.packets import (
     tcp,
     udp,
 )
-from ptf_tests.world import OTHER_T0, T0, arriving, down_port, ipv6_route, leaving, next_hop, up_port
+from ptf_tests.world import (
+    OTHER_T0,
+    T0,
+    arriving,
+    down_port,
+    ipv6_route,
+    leaving,
+    next_hop,
+    up_port,
+)
 
 GROUP = 7
 IN = down_port(0)
@@ -164,7 +173,9 @@ class TestMembersAndGroups:
 
     def members(self) -> list[P4ActionProfileMember]:
         return [
-            P4ActionProfileMember("ecmp_selector", member_id=1 + u, action=next_hop("forward", port))
+            P4ActionProfileMember(
+                "ecmp_selector", member_id=1 + u, action=next_hop("forward", port)
+            )
             for u, port in enumerate(UPLINKS)
         ]
 

@@ -146,7 +146,9 @@ class TestExactMatch:
         t0.check(
             *(
                 dropped(
-                    down_port(0), carrier(BLOCK ^ 1 << bit, T0_USID, t1_usid(0)), DropReason.NO_ROUTE
+                    down_port(0),
+                    carrier(BLOCK ^ 1 << bit, T0_USID, t1_usid(0)),
+                    DropReason.NO_ROUTE,
                 )
                 for bit in range(32)
             )
