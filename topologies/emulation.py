@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fabric out of namespaces, wires and switch processes: brought up, described, taken down.
+
+    with RunDir(path) as run_dir, Emulation(...) as emulation:
+        emulation.inventory    # what runs where, also in inventory.json
+        emulation.wires        # to cut and restore
+
+All switches start at the same time and are waited for by connecting to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from mininet.net import Mininet
+
+from controller.addressing import HOST_PORT, DeviceKind, ipv6, mac_text
+from controller.fabric import Device, Fabric, LinkKind
+from controller.inventory import Device as InventoryDevice
+from controller.inventory import Host as InventoryHost
+from controller.inventory import Inventory, save_inventory
+from controller.inventory import Wire as InventoryWire
+from controller.p4rt import DeviceError, connect
+from topologies.hosts import HostAddress, configure, quieten
+from topologies.nodes import (
+    Bmv2Switch,
+    FabricHost,
+    FabricIntf,
+    P4Switch,
+    SoftSwitch,
+    WireLink,
+    empty_network,
+)
+from topologies.processes import DIE_WITH_PARENT, Process, ProcessError, stop_all
+from topologies.rundir import WIRES, RunDir
+from topologies.wires import End, Wires
+
+Target = Literal["softswitch", "bmv2"]
+SWITCH_CLASSES: dict[Target, type[P4Switch]] = {"softswitch": SoftSwitch, "bmv2": Bmv2Switch}
+FIRST_GRPC_PORT = 50050  # plus the device id
+START_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+class EmulationError(Exception):
+    """The fabric did not come up; the message says what failed, with the end of its log."""
+
+
+class Emulation:
+    """A fabric that runs from entering to leaving the context."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        topology_file: Path,
+        target: Target,
+        run_dir: RunDir,
+        *,
+        pcap: Path | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`pcap`: directory for captures of every switch port. `progress` hears of each step."""
+        self.fabric = fabric
+        self._topology_file = topology_file.absolute()
+        self._target = target
+        self._run_dir = run_dir
+        self._pcap = pcap
+        self._progress = progress
+        self._undo = ExitStack()
+        self._processes: dict[str, Process] = {}
+        self.net: Mininet
+        self.wires: Wires
+        self.inventory: Inventory
+
+    def __enter__(self) -> Emulation:
+        """Bring it up. Raises EmulationError, NetnsError, or OSError."""
+        with self._undo as undo:
+            self.net = empty_network()
+            undo.callback(self.net.stop)
+            self._add_nodes()
+            self._progress(f"{len(self.net.hosts)} hosts, {len(self.net.switches)} switches")
+            self._plug_wires(undo)
+            self._progress(f"{len(self.wires.all)} wires")
+            undo.callback(lambda: stop_all(self._processes.values()))
+            self._start_processes()
+            asyncio.run(self._wait_until_ready())
+            self._set_bmv2_queues()
+            self._progress(f"all of them answer on {self._target}")
+            self.inventory = self._describe()
+            save_inventory(self.inventory, self._run_dir.path)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take it down: processes, then wires, then hosts."""
+        self._undo.close()
+
+    # Bringing up ---------------------------------------------------------------------------------
+    def _add_nodes(self) -> None:
+        topology = self.fabric.topology
+        for device in self.fabric.devices():
+            if device.kind is DeviceKind.HOST:
+                node = self.net.addHost(device.name, ip=None)
+                quieten(node.pid)
+            else:
+                node = self.net.addSwitch(
+                    device.name,
+                    cls=SWITCH_CLASSES[self._target],
+                    device_id=device.device_id,
+                    grpc_address=f"127.0.0.1:{FIRST_GRPC_PORT + (device.device_id or 0)}",
+                )
+                node.queue_depth = topology.queue_depth
+            self._run_dir.record(node.pid)
+
+    def _plug_wires(self, undo: ExitStack) -> None:
+        links = self.fabric.links
+        cables = [
+            (self._end(a, a_port), self._end(b, b_port))
+            for a, a_port, b, b_port in zip(
+                *(array.tolist() for array in (links.a, links.a_port, links.b, links.b_port)),
+                strict=True,
+            )
+        ]
+        self.wires = Wires(cables)
+        undo.callback(self.wires.close)
+        (self._run_dir.path / WIRES).symlink_to(self.wires.panel.outside_path)
+        configure([self._host_address(device) for device in self.fabric.devices(DeviceKind.HOST)])
+
+        rates = self.fabric.topology.link_rates
+        rate_of = {
+            LinkKind.HOST_NIC: rates.host_nic,
+            LinkKind.NIC_T0: rates.nic_t0,
+            LinkKind.T0_T1: rates.t0_t1,
+        }
+        for number, (name, wire) in enumerate(self.wires.all.items()):
+            rate = rate_of[LinkKind(int(links.kind[number]))]
+            interfaces = []
+            for end in wire.ends:
+                node = self.net[end.device]
+                port = int(end.interface.rpartition("-eth")[2])
+                address = None if end.host_pid is None else self._address(end.device)
+                interfaces.append(FabricIntf(end.interface, node, port, end.mac, address))
+                if rate is not None and isinstance(node, P4Switch):
+                    node.queue_rates[port] = rate
+            self.net.links.append(WireLink(self.wires, name, *interfaces))
+
+    def _start_processes(self) -> None:
+        for switch in self.net.switches:
+            self._start(switch.name, switch.command(self._pcap))
+        for host in self.net.hosts:
+            command = [sys.executable, "-m", "mrc.agent"]
+            command += ["--interface", f"{host.name}-eth{HOST_PORT}"]
+            command += ["--address", self._address(host.name)]
+            command += ["--control", str(self._control(host.name))]
+            self._start(host.name, command, host.pid)
+
+    def _start(self, name: str, command: list[str], namespaces_of: int | None = None) -> None:
+        try:
+            process = Process(name, command, self._log(name), namespaces_of=namespaces_of)
+        except ProcessError as error:
+            raise EmulationError(str(error)) from error
+        self._processes[name] = process
+        self._run_dir.record(process.pid)
+
+    async def _wait_until_ready(self) -> None:
+        """Until every switch and agent answers; EmulationError as soon as one has ended."""
+        waiting = asyncio.gather(
+            *(self._switch_ready(switch) for switch in self.net.switches),
+            *(self._agent_ready(host) for host in self.net.hosts),
+        )
+        try:
+            while not waiting.done():
+                for process in self._processes.values():
+                    process.check()
+                await asyncio.wait([waiting], timeout=_POLL_S)
+            await waiting
+        except ProcessError as error:
+            raise EmulationError(str(error)) from error
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _switch_ready(self, switch: P4Switch) -> None:
+        try:
+            async with connect(switch.name, switch.grpc_address, switch.device_id, START_TIMEOUT_S):
+                return
+        except DeviceError as error:
+            raise self._not_ready(switch.name, error) from error
+
+    async def _agent_ready(self, host: FabricHost) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_TIMEOUT_S
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(self._control(host.name))
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                if loop.time() > deadline:
+                    raise self._not_ready(host.name, error) from error
+                await asyncio.sleep(_POLL_S)
+            else:
+                writer.close()
+                await writer.wait_closed()
+                return
+
+    def _not_ready(self, name: str, error: Exception) -> EmulationError:
+        process = self._processes[name]
+        return EmulationError(
+            f"{name} does not answer within {START_TIMEOUT_S:g} s ({error}); "
+            f"the end of {process.log}:\n{process.tail()}"
+        )
+
+    def _set_bmv2_queues(self) -> None:
+        """Queue rates and depths of BMv2 switches, all at the same time. Raises EmulationError."""
+        running: list[tuple[Bmv2Switch, subprocess.Popen[str]]] = []
+        with ExitStack() as stack:
+            for switch in self.net.switches:
+                if isinstance(switch, Bmv2Switch) and (commands := switch.queue_commands()):
+                    tool = stack.enter_context(_thrift_tool(switch, commands))
+                    running.append((switch, tool))
+            for switch, tool in running:
+                output, _ = tool.communicate()
+                if tool.returncode != 0 or "Error" in output or "Invalid" in output:
+                    raise EmulationError(
+                        f"simple_switch_CLI could not set the queues of {switch.name}: {output}"
+                    )
+
+    # Describing ----------------------------------------------------------------------------------
+    def _describe(self) -> Inventory:
+        return Inventory(
+            topology=str(self._topology_file),
+            target=self._target,
+            pid=os.getpid(),
+            devices={
+                switch.name: InventoryDevice(
+                    address=switch.grpc_address,
+                    device_id=switch.device_id,
+                    program=_program(self.fabric.device(switch.name)),
+                    log=str(self._log(switch.name)),
+                    pid=self._processes[switch.name].pid,
+                    thrift_port=switch.thrift_port,
+                )
+                for switch in self.net.switches
+            },
+            hosts={
+                host.name: InventoryHost(
+                    pid=host.pid,
+                    control=str(self._control(host.name)),
+                    interface=f"{host.name}-eth{HOST_PORT}",
+                    address=self._address(host.name),
+                )
+                for host in self.net.hosts
+            },
+            wires={
+                name: InventoryWire(
+                    ends=(wire.ends[0].interface, wire.ends[1].interface),
+                    inner=wire.inner,
+                    bridge=wire.bridge,
+                )
+                for name, wire in self.wires.all.items()
+            },
+        )
+
+    def _end(self, row: int, port: int) -> End:
+        device, topology = self.fabric.device_at(row), self.fabric.topology
+        host = device.kind is DeviceKind.HOST
+        return End(
+            device=device.name,
+            interface=self.fabric.interface(device, port),
+            mac=mac_text(self.fabric.mac(device, port)),
+            # The NIC adds the outer header to what a host sends.
+            mtu=topology.host_mtu if host else topology.mtu,
+            host_pid=self.net[device.name].pid if host else None,
+        )
+
+    def _host_address(self, device: Device) -> HostAddress:
+        return HostAddress(
+            pid=self.net[device.name].pid,
+            interface=self.fabric.interface(device, HOST_PORT),
+            mac=mac_text(self.fabric.mac(device, HOST_PORT)),
+            address=ipv6(self.fabric.host_address(device)),
+        )
+
+    def _address(self, host: str) -> str:
+        return ipv6(self.fabric.host_address(self.fabric.host(host)))
+
+    def _log(self, name: str) -> Path:
+        return self._run_dir.path / f"{name}.log"
+
+    def _control(self, host: str) -> Path:
+        return self._run_dir.path / f"{host}.sock"
+
+
+def _program(device: Device) -> Literal["fabric", "nic"]:
+    return "nic" if device.kind is DeviceKind.NIC else "fabric"
+
+
+def _thrift_tool(switch: Bmv2Switch, commands: list[str]) -> subprocess.Popen[str]:
+    """simple_switch_CLI at work on `commands`."""
+    tool = subprocess.Popen(
+        [*DIE_WITH_PARENT, "simple_switch_CLI", "--thrift-port", str(switch.thrift_port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert tool.stdin is not None
+    tool.stdin.write("\n".join(commands) + "\n")
+    tool.stdin.flush()
+    return tool
