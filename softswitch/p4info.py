@@ -235,8 +235,8 @@ def _value(message: MessageView, what: str, info: MessageView) -> Value:
         if translated and named.translated_type.WhichOneof("sdn_type") == "sdn_string":
             raise Failure(
                 UNIMPLEMENTED,
-                f"P4Info: {what} {message.name!r}: type {message.type_name.name!r} is "
-                "translated to a string, which softswitch does not do; use a bit width in @p4runtime_translation",
+                f"P4Info: {what} {message.name!r}: its type {message.type_name.name!r} is "
+                "translated to a string; softswitch only translates to bit widths",
             )
     if message.bitwidth <= 0:
         raise invalid(

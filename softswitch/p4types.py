@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from finsy.proto import p4r
+from finsy.proto import p4d
 
 from softswitch.status import UNIMPLEMENTED, Failure, invalid
 
@@ -40,7 +40,7 @@ class Bits:
     length: int = 1
 
     def encode(self, numbers: Iterator[int]) -> Any:
-        return p4r.P4Data(bitstring=self.to_bytes(next(numbers)))
+        return p4d.P4Data(bitstring=self.to_bytes(next(numbers)))
 
     def to_bytes(self, number: int) -> bytes:
         """The shortest byte string; for `int<W>` two's complement, `number` being the raw bits."""
@@ -76,7 +76,7 @@ class Bool:
     length: int = 1
 
     def encode(self, numbers: Iterator[int]) -> Any:
-        return p4r.P4Data(bool=next(numbers) != 0)
+        return p4d.P4Data(bool=next(numbers) != 0)
 
     def decode(self, data: Any, what: str) -> list[int]:
         if data.WhichOneof("data") != "bool":
@@ -92,7 +92,7 @@ class EnumValue:
     length: int = 1
 
     def encode(self, numbers: Iterator[int]) -> Any:
-        return p4r.P4Data(enum_value=self.bits.to_bytes(next(numbers)))
+        return p4d.P4Data(enum_value=self.bits.to_bytes(next(numbers)))
 
     def decode(self, data: Any, what: str) -> list[int]:
         if data.WhichOneof("data") != "enum_value":
@@ -112,7 +112,7 @@ class Members:
         return sum(m.length for m in self.members)
 
     def encode(self, numbers: Iterator[int]) -> Any:
-        data = p4r.P4Data()
+        data = p4d.P4Data()
         target = getattr(data, self.kind)
         target.SetInParent()
         target.members.extend([m.encode(numbers) for m in self.members])

@@ -66,6 +66,11 @@ class ShadowProfile:
         self._members: set[int] = set()
         self._next = 0
 
+    @property
+    def members(self) -> int:
+        """How many members there are."""
+        return len(self._members)
+
     def _new(self) -> int:
         self._next += 1
         return self._next - 1
