@@ -14,7 +14,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +32,6 @@ from controller.p4rt import DeviceError, connect
 from topologies.hosts import HostAddress, configure, quieten
 from topologies.nodes import (
     Bmv2Switch,
-    FabricHost,
     FabricIntf,
     P4Switch,
     SoftSwitch,
@@ -65,16 +64,23 @@ class Emulation:
         run_dir: RunDir,
         *,
         pcap: Path | None = None,
+        linux_switches: Collection[str] = (),
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`pcap`: directory for captures of every switch port. `progress` hears of each step."""
+        """`pcap`: directory for captures of every switch port. `progress` hears of each step.
+
+        `linux_switches` are only namespaces with the switch's interfaces: the caller lets Linux
+        forward there. They are in Mininet (`net`), and not in the inventory.
+        """
         self.fabric = fabric
         self._topology_file = topology_file.absolute()
         self._target = target
         self._run_dir = run_dir
         self._pcap = pcap
+        self._linux_switches = frozenset(linux_switches)
         self._progress = progress
         self._undo = ExitStack()
+        self._hosts: dict[str, HostAddress] = {}
         self._processes: dict[str, Process] = {}
         self.net: Mininet
         self.wires: Wires
@@ -86,7 +92,7 @@ class Emulation:
             self.net = empty_network()
             undo.callback(self.net.stop)
             self._add_nodes()
-            self._progress(f"{len(self.net.hosts)} hosts, {len(self.net.switches)} switches")
+            self._progress(f"{len(self._hosts)} hosts, {len(self.net.switches)} switches and NICs")
             self._plug_wires(undo)
             self._progress(f"{len(self.wires.all)} wires")
             undo.callback(lambda: stop_all(self._processes.values()))
@@ -112,9 +118,16 @@ class Emulation:
     def _add_nodes(self) -> None:
         topology = self.fabric.topology
         for device in self.fabric.devices():
-            if device.kind is DeviceKind.HOST:
+            if device.kind is DeviceKind.HOST or device.name in self._linux_switches:
                 node = self.net.addHost(device.name, ip=None)
                 quieten(node.pid)
+                if device.kind is DeviceKind.HOST:
+                    self._hosts[device.name] = HostAddress(
+                        pid=node.pid,
+                        interface=self.fabric.interface(device, HOST_PORT),
+                        mac=mac_text(self.fabric.mac(device, HOST_PORT)),
+                        address=ipv6(self.fabric.host_address(device)),
+                    )
             else:
                 node = self.net.addSwitch(
                     device.name,
@@ -137,7 +150,7 @@ class Emulation:
         self.wires = Wires(cables)
         undo.callback(self.wires.close)
         (self._run_dir.path / WIRES).symlink_to(self.wires.panel.outside_path)
-        configure([self._host_address(device) for device in self.fabric.devices(DeviceKind.HOST)])
+        configure(list(self._hosts.values()))
 
         rates = self.fabric.topology.link_rates
         rate_of = {
@@ -151,7 +164,8 @@ class Emulation:
             for end in wire.ends:
                 node = self.net[end.device]
                 port = int(end.interface.rpartition("-eth")[2])
-                address = None if end.host_pid is None else self._address(end.device)
+                host = self._hosts.get(end.device)
+                address = None if host is None else host.address
                 interfaces.append(FabricIntf(end.interface, node, port, end.mac, address))
                 if rate is not None and isinstance(node, P4Switch):
                     node.queue_rates[port] = rate
@@ -160,12 +174,11 @@ class Emulation:
     def _start_processes(self) -> None:
         for switch in self.net.switches:
             self._start(switch.name, switch.command(self._pcap))
-        for host in self.net.hosts:
+        for name, host in self._hosts.items():
             command = [sys.executable, "-m", "mrc.agent"]
-            command += ["--interface", f"{host.name}-eth{HOST_PORT}"]
-            command += ["--address", self._address(host.name)]
-            command += ["--control", str(self._control(host.name))]
-            self._start(host.name, command, host.pid)
+            command += ["--interface", host.interface, "--address", host.address]
+            command += ["--control", str(self._control(name))]
+            self._start(name, command, host.pid)
 
     def _start(self, name: str, command: list[str], namespaces_of: int | None = None) -> None:
         try:
@@ -179,7 +192,7 @@ class Emulation:
         """Until every switch and agent answers; EmulationError as soon as one has ended."""
         waiting = asyncio.gather(
             *(self._switch_ready(switch) for switch in self.net.switches),
-            *(self._agent_ready(host) for host in self.net.hosts),
+            *(self._agent_ready(name) for name in self._hosts),
         )
         try:
             while not waiting.done():
@@ -200,15 +213,15 @@ class Emulation:
         except DeviceError as error:
             raise self._not_ready(switch.name, error) from error
 
-    async def _agent_ready(self, host: FabricHost) -> None:
+    async def _agent_ready(self, host: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_TIMEOUT_S
         while True:
             try:
-                _, writer = await asyncio.open_unix_connection(self._control(host.name))
+                _, writer = await asyncio.open_unix_connection(self._control(host))
             except (FileNotFoundError, ConnectionRefusedError) as error:
                 if loop.time() > deadline:
-                    raise self._not_ready(host.name, error) from error
+                    raise self._not_ready(host, error) from error
                 await asyncio.sleep(_POLL_S)
             else:
                 writer.close()
@@ -255,13 +268,13 @@ class Emulation:
                 for switch in self.net.switches
             },
             hosts={
-                host.name: InventoryHost(
+                name: InventoryHost(
                     pid=host.pid,
-                    control=str(self._control(host.name)),
-                    interface=f"{host.name}-eth{HOST_PORT}",
-                    address=self._address(host.name),
+                    control=str(self._control(name)),
+                    interface=host.interface,
+                    address=host.address,
                 )
-                for host in self.net.hosts
+                for name, host in self._hosts.items()
             },
             wires={
                 name: InventoryWire(
@@ -275,26 +288,15 @@ class Emulation:
 
     def _end(self, row: int, port: int) -> End:
         device, topology = self.fabric.device_at(row), self.fabric.topology
-        host = device.kind is DeviceKind.HOST
+        node = self.net[device.name]
         return End(
             device=device.name,
             interface=self.fabric.interface(device, port),
             mac=mac_text(self.fabric.mac(device, port)),
             # The NIC adds the outer header to what a host sends.
-            mtu=topology.host_mtu if host else topology.mtu,
-            host_pid=self.net[device.name].pid if host else None,
+            mtu=topology.host_mtu if device.kind is DeviceKind.HOST else topology.mtu,
+            host_pid=node.pid if node.inNamespace else None,
         )
-
-    def _host_address(self, device: Device) -> HostAddress:
-        return HostAddress(
-            pid=self.net[device.name].pid,
-            interface=self.fabric.interface(device, HOST_PORT),
-            mac=mac_text(self.fabric.mac(device, HOST_PORT)),
-            address=ipv6(self.fabric.host_address(device)),
-        )
-
-    def _address(self, host: str) -> str:
-        return ipv6(self.fabric.host_address(self.fabric.host(host)))
 
     def _log(self, name: str) -> Path:
         return self._run_dir.path / f"{name}.log"

@@ -37,8 +37,7 @@ class Namespace:
     def __init__(self, descriptor: int) -> None:
         """Take over a descriptor of a namespace file."""
         self._descriptor = descriptor
-        # A socket stays in the namespace that it was made in, whoever asks it about interfaces.
-        self._asker = _in_thread(lambda: _socket_in(descriptor))
+        self._asker = self.open_socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     @classmethod
     def new(cls) -> Namespace:
@@ -101,6 +100,15 @@ class Namespace:
                 raise NetnsError(f"{error}\n  ip {lines[int(number) - 1]}") from None
             raise
 
+    def open_socket(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket in this namespace: it stays there, whoever uses it. Raises OSError."""
+
+        def make() -> socket.socket:
+            _check(_libc.setns(self._descriptor, CLONE_NEWNET), "cannot enter a network namespace")
+            return socket.socket(family, kind, protocol)
+
+        return _in_thread(make)
+
     def is_running(self, interface: str) -> bool:
         """Whether an interface is up and has carrier. Raises NetnsError when there is none."""
         request = struct.pack("16sH14x", interface.encode(), 0)
@@ -122,11 +130,6 @@ def _open(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise NetnsError(f"cannot open {path}: {error.strerror}") from error
-
-
-def _socket_in(descriptor: int) -> socket.socket:
-    _check(_libc.setns(descriptor, CLONE_NEWNET), "cannot enter a network namespace")
-    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def _check(result: int, what: str) -> None:
