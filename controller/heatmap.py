@@ -99,7 +99,7 @@ class HeatMap:
             (Grade.NO_DATA, few),
         ]
         if self.denied.any():
-            entries.append((None, "drawn over the measured grade"))
+            entries.append((None, "marked over the measured grade"))
         return entries
 
     def note(self) -> str:

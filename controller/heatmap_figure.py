@@ -141,7 +141,7 @@ def _draw_band(
         if grade is Grade.GOOD:
             size *= 0.5
         axes.scatter(
-            at_column + band.start, at_row - lift, size**2, ink, marker=marker, linewidths=0
+            at_column + band.start, at_row - lift, size**2, ink, marker=marker, linewidths=0, clip_on=False
         )
     if detailed:
         _draw_numbers(heatmap, axes)
@@ -149,9 +149,12 @@ def _draw_band(
     # Denied: a black corner, which leaves sign and numbers of the cell readable.
     at_row, at_column = np.nonzero(denied)
     corner = np.stack([at_column + band.start + 0.5, at_row + 0.5], axis=1)[:, np.newaxis]
-    side = DENIED_CORNER * np.array([cell_height / cell_width, 1.0])
+    side = (DENIED_CORNER if points >= MIN_SIGN_POINTS else 1.0) * np.array([cell_height / cell_width, 1.0])
     triangles = corner - np.array([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]) * side
-    axes.add_collection(PolyCollection(list(triangles), facecolors=DENIED_INK, linewidths=0))
+    rim = 0.5 if points >= MIN_SIGN_POINTS else 0  # sets the corner off from a dark cell
+    axes.add_collection(
+        PolyCollection(list(triangles), facecolors=DENIED_INK, edgecolors="white", linewidths=rim)
+    )
     _draw_ticks(heatmap, axes, band, detailed)
 
 
