@@ -100,7 +100,7 @@ def test_unknown_names_list_close_ones(name: str, close: str) -> None:
 
 def test_unknown_names_at_full_size_are_fast_and_ports_are_checked() -> None:
     fabric = shipped("full-131k")
-    with pytest.raises(FabricError, match="did you mean .*p7t0-51"):
+    with pytest.raises(FabricError, match=r"did you mean .*p7t0-51"):
         fabric.device("p7t0-512")
     mini = shipped("mini")
     with pytest.raises(FabricError, match=r"p0t1-0 has no port 3; allowed: 1\.\.2"):

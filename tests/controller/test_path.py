@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: every EV of every pair arrives, and wrong tables show as the data plane would see them."""
+"""Traces: every EV of every pair arrives, and wrong tables show as the data plane sees them."""
 
 from __future__ import annotations
 
@@ -95,15 +95,12 @@ def test_every_self_probe_returns_over_its_link(fabric: Fabric) -> None:
 
 
 def changed(tables: StaticTables, table: str, column: str, at: int, value: int) -> StaticTables:
-    """The tables with one number replaced."""
+    """The tables with one number of one table's column replaced; column "": the table is an array."""
     whole: Any = getattr(tables, table)
-    if column == "":
-        array = np.array(whole)
-        array[at] = value
-        return dataclasses.replace(tables, **{table: array})
-    array = np.array(getattr(whole, column))
+    array = np.array(getattr(whole, column) if column else whole)
     array[at] = value
-    return dataclasses.replace(tables, **{table: dataclasses.replace(whole, **{column: array})})
+    new: Any = dataclasses.replace(whole, **{column: array}) if column else array
+    return dataclasses.replace(tables, **{table: new})
 
 
 def entry(fabric: Fabric, switch: str, key: int) -> int:
