@@ -6,16 +6,16 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
+from finsy import P4IndirectAction, P4TableAction, P4TableEntry
 
 from controller.addressing import AddressError, DeviceKind, EntropyValue, Usid, ipv6, mac_text
-from controller.canonical import Call, OneShot, Value, wanted_entries
 from controller.cli_common import (
     CommandError,
     PolicyOption,
@@ -28,9 +28,8 @@ from controller.cli_common import (
 from controller.entries import desired_entries
 from controller.fabric import Device, Fabric
 from controller.overlay import Overlay
-from controller.p4rt import load_program
 from controller.path import Hop, Trace, trace
-from controller.words import action_words, call_params, format_value, match_words
+from controller.words import action_words, match_words, params_words
 from topologies.schema import TopologyError, check_emulable, load_topology
 
 topo = typer.Typer(no_args_is_help=True, help="Show or check a topology.")
@@ -133,14 +132,13 @@ def routes_show(
     """Show the entries that a switch or NIC is to have."""
     session = Session.of(run_dir, topo, policy)
     rows = plain_table("Table", "Match", "Action", fold=("Action",))
-    tables = set()
-    for name, match, action in _entries(session, session.fabric.device(device)):
-        tables.add(name)
-        if table in (None, name):
-            words = " ".join(f"{field}={value}" for field, value in match.items())
-            rows.add_row(name, words, action)
+    tables = []
+    for entry in _device_entries(session, session.fabric.device(device)):
+        tables.append(entry.table_id)
+        if table in (None, entry.table_id):
+            rows.add_row(entry.table_id, _match(entry), action_words(entry.action))
     if table is not None and table not in tables:
-        known = ", ".join(sorted(tables))
+        known = ", ".join(dict.fromkeys(tables))
         raise CommandError(f"{device} has no entries in a table {table!r}; it has {known}")
     console.print(rows)
 
@@ -166,16 +164,14 @@ def routes_export(
         if devices
         else fabric.devices(DeviceKind.T0, DeviceKind.T1)
     )
-    records = (
-        {"device": device.name, "table": table, "match": match, **action}
-        for device in chosen
-        for table, match, action in _structured_entries(session, device)
+    entries = (
+        (device.name, entry) for device in chosen for entry in _device_entries(session, device)
     )
     with _opened(output) as file:
         if format is ExportFormat.JSON:
-            _write_json(records, file)
+            _write_json(entries, file)
         else:
-            _write_csv(records, file)
+            _write_csv(entries, file)
 
 
 @contextmanager
@@ -190,64 +186,41 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         raise CommandError(f"cannot write {output}: {error.strerror}") from error
 
 
-def _write_json(records: Iterable[Mapping[str, Any]], file: TextIO) -> None:
-    """One record a line, so that a large export can be read line by line as well."""
-    separator = "[\n"
-    for record in records:
-        file.write(separator + json.dumps(record))
-        separator = ",\n"
-    file.write("\n]\n" if separator == ",\n" else "[]\n")
-
-
-def _write_csv(records: Iterable[Mapping[str, Any]], file: TextIO) -> None:
-    """Match and action in words; structure is for JSON."""
-    writer = csv.writer(file)
-    writer.writerow(["device", "table", "match", "action"])
-    for record in records:
-        match = " ".join(f"{name}={value}" for name, value in record["match"].items())
-        writer.writerow([record["device"], record["table"], match, record["words"]])
-
-
-def _device_entries(session: Session, device: Device) -> Iterator[tuple[Any, Any, Any]]:
+def _device_entries(session: Session, device: Device) -> list[P4TableEntry]:
     if device.kind is DeviceKind.HOST:
         raise CommandError(f"{device.name} is a host and has no tables; its NIC has")
-    schema = load_program("nic" if device.kind is DeviceKind.NIC else "fabric")
-    entries = desired_entries(session.fabric, device.name, session.overlay)
-    for key, value in wanted_entries(entries, schema).items():
-        yield key, value, schema
+    return desired_entries(session.fabric, device.name, session.overlay)
 
 
-def _entries(session: Session, device: Device) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Table, match in words, action in words."""
-    for key, value, schema in _device_entries(session, device):
-        alias = schema.tables[key.table_id].alias
-        yield alias, match_words(key, schema), action_words(value, schema)
+def _write_json(entries: Iterable[tuple[str, P4TableEntry]], file: TextIO) -> None:
+    """An array with one entry a line, so that a large export can be read line by line as well."""
+    separator = "[\n"
+    for device, entry in entries:
+        where = {"device": device, "table": entry.table_id, "match": match_words(entry)}
+        file.write(separator + json.dumps({**where, **_taken_apart(entry.action)}))
+        separator = ",\n"
+    file.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
-def _structured_entries(
-    session: Session, device: Device
-) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]:
-    """Table, match in words, and the action both in words and taken apart."""
-    for key, value, schema in _device_entries(session, device):
-        alias = schema.tables[key.table_id].alias
-        action = {"words": action_words(value, schema), **_taken_apart(value, schema)}
-        yield alias, match_words(key, schema), action
+def _write_csv(entries: Iterable[tuple[str, P4TableEntry]], file: TextIO) -> None:
+    """Match and action in words; structure is for JSON."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["device", "table", "match", "action"])
+    for device, entry in entries:
+        writer.writerow([device, entry.table_id, _match(entry), action_words(entry.action)])
 
 
-def _taken_apart(value: Value, schema: Any) -> dict[str, Any]:
-    if isinstance(value, Call):
-        params = call_params(value, schema)
-        return {
-            "action": schema.actions[value.action_id].alias,
-            "params": {name: format_value(name, number) for name, number in params.items()},
-        }
-    if isinstance(value, OneShot):
-        members = [
-            {"weight": choice.weight, **_taken_apart(choice.call, schema)}
-            for choice in value.choices
-        ]
-        return {"members": members}
-    return {value.kind: value.number}
+def _match(entry: P4TableEntry) -> str:
+    return " ".join(f"{name}={value}" for name, value in match_words(entry).items())
+
+
+def _taken_apart(action: P4TableAction | P4IndirectAction | None) -> dict[str, Any]:
+    if isinstance(action, P4TableAction):
+        return {"action": action.name, "params": params_words(action)}
+    if action is None or action.action_set is None:
+        return {"action": action_words(action)}
+    members = [{"weight": weight, **_taken_apart(member)} for weight, member in action.action_set]
+    return {"members": members}
 
 
 # ---- path ---------------------------------------------------------------------------------------

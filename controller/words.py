@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from finsy import P4Schema
+from finsy import P4IndirectAction, P4Schema, P4TableAction, P4TableEntry
 
 from controller.addressing import ipv6, mac_text
-from controller.canonical import EXACT, LPM, OPTIONAL, RANGE, Call, Field, Key, OneShot, Value
+from controller.canonical import Key, Value, to_message
 
 Format = Callable[[int], str]
 
@@ -39,48 +40,40 @@ def format_value(name: str, value: int) -> str:
     return _FORMATS.get(name, str)(value)
 
 
-def match_words(key: Key, schema: P4Schema) -> dict[str, str]:
-    """The match fields of an entry by name; don't-care fields are left out."""
-    table = schema.tables[key.table_id]
-    return {
-        (name := table.match_fields[field.field_id].alias): _field_words(name, field)
-        for field in key.match
-    }
+def match_words(entry: P4TableEntry) -> dict[str, str]:
+    """The match fields of an entry by name: exact values, and prefixes as address/length."""
+    return {name: _field_words(name, value) for name, value in (entry.match or {}).items()}
 
 
-def _field_words(name: str, field: Field) -> str:
-    value = format_value(name, field.value)
-    if field.kind in (EXACT, OPTIONAL):
-        return value
-    if field.kind == LPM:
-        return f"{value}/{field.argument}"
-    if field.kind == RANGE:
-        return f"{value}..{format_value(name, field.argument)}"
-    return f"{value}&{field.argument:#x}"
+def _field_words(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        address, length = value
+        return f"{format_value(name, address)}/{length}"
+    return format_value(name, value)
 
 
-def call_params(call: Call, schema: P4Schema) -> dict[str, int]:
+def params_words(action: P4TableAction) -> dict[str, str]:
     """An action's parameters by name."""
-    params = schema.actions[call.action_id].params
-    return {params[number].name: value for number, value in call.params}
+    return {name: format_value(name, value) for name, value in action.args.items()}
 
 
-def action_words(value: Value, schema: P4Schema) -> str:
+def action_words(action: P4TableAction | P4IndirectAction | None) -> str:
     """``forward(port=3, dst_mac=…)``; the members of a one-shot set with their weights."""
-    if isinstance(value, Call):
-        params = call_params(value, schema)
-        shown = ", ".join(f"{name}={format_value(name, v)}" for name, v in params.items())
-        return f"{schema.actions[value.action_id].alias}({shown})"
-    if isinstance(value, OneShot):
-        return " | ".join(
-            f"{choice.weight} * {action_words(choice.call, schema)}" for choice in value.choices
+    if isinstance(action, P4TableAction):
+        params = ", ".join(f"{name}={value}" for name, value in params_words(action).items())
+        return f"{action.name}({params})"
+    if action is None:
+        return "no action"
+    if action.action_set is None:
+        return (
+            f"member {action.member_id}" if action.group_id is None else f"group {action.group_id}"
         )
-    return f"{value.kind} {value.number}"
+    return " | ".join(f"{weight} * {action_words(member)}" for weight, member in action.action_set)
 
 
 def in_words(key: Key, schema: P4Schema, value: Value | None = None) -> str:
     """A whole entry: ``usid_fib locator_node=fcbb:bb00:2001::/48 -> forward(port=3, …)``."""
-    match = " ".join(f"{name}={text}" for name, text in match_words(key, schema).items())
-    priority = f" priority={key.priority}" if key.priority else ""
-    words = f"{schema.tables[key.table_id].alias} {match or 'any'}{priority}"
-    return words if value is None else f"{words} -> {action_words(value, schema)}"
+    entry = P4TableEntry.decode_entry(to_message(key, value), schema)
+    match = " ".join(f"{name}={text}" for name, text in match_words(entry).items())
+    words = f"{entry.table_id} {match or 'any'}"
+    return words if value is None else f"{words} -> {action_words(entry.action)}"
