@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +67,7 @@ def running(target: str, program: str, log: Path) -> Iterator[Inventory]:
     with log.open("wb") as file:
         process = subprocess.Popen([*command(target), *options], stdout=file, stderr=file)
     try:
+        wait_until_it_listens(process, address, log)
         device = {"address": address, "device_id": 7, "program": program, "log": str(log)}
         running = {"d": {**device, "pid": process.pid}}
         yield Inventory.model_validate(
@@ -75,9 +78,22 @@ def running(target: str, program: str, log: Path) -> Iterator[Inventory]:
         process.wait(10)
 
 
+def wait_until_it_listens(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    """Returns as soon as the device answers on TCP; fails with its log when it has ended."""
+    host, port = address.split(":")
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"the device ended: {log.read_text()[-2000:]}"
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(0.02)
+    pytest.fail(f"nothing listens at {address} after {START_TIMEOUT_S:g} s")
+
+
 def push_one(inventory: Inventory, entries: Sequence[P4TableEntry]) -> DeviceReport:
     wanted = {"d": entries}
-    report = asyncio.run(push(inventory, wanted, connect_timeout_s=START_TIMEOUT_S)).devices["d"]
+    report = asyncio.run(push(inventory, wanted)).devices["d"]
     assert report.errors == []
     return report
 
