@@ -50,7 +50,7 @@ def run(address: str, handler: Handler) -> None:
 
 async def read_all(switch: Any, query: fy.P4TableEntry) -> list[Any]:
     """Everything that a read gives (`Any`: finsy declares its overloads as coroutines)."""
-    return await read_all(switch, query)
+    return [e async for e in switch.read(query)]
 
 
 def entry(mac: int, port: int = 1) -> fy.P4TableEntry:
