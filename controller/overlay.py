@@ -184,6 +184,8 @@ def _first_unreachable(overlay: Overlay) -> tuple[str, str] | None:
     kinds, first, count = np.unique(
         group_of << 8 | planes_of, return_index=True, return_counts=True
     )
+    order = np.argsort(first)
+    kinds, first, count = kinds[order], first[order], count[order]
     group, mask = kinds >> 8, kinds & 0xFF
     for at in range(len(kinds)):
         shared = reachable[group[at], group] & mask[at] & mask

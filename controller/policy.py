@@ -95,4 +95,5 @@ class _VersionedPolicy(Policy):
 def load_policy(path: str | Path) -> Policy:
     """Reads a policy file; raises `PolicyError`. Names and numbers are checked against a fabric by
     `controller.overlay.bind`."""
-    return load_model(path, _VersionedPolicy, PolicyError, "policy")
+    loaded = load_model(path, _VersionedPolicy, PolicyError, "policy")
+    return Policy(**dict(loaded))

@@ -95,7 +95,7 @@ def test_every_self_probe_returns_over_its_link(fabric: Fabric) -> None:
 
 
 def changed(tables: StaticTables, table: str, column: str, at: int, value: int) -> StaticTables:
-    """The tables with one number of one table's column replaced; column "": the table is an array."""
+    """The tables with one number of a table replaced; column "": the table is an array."""
     whole: Any = getattr(tables, table)
     array = np.array(getattr(whole, column) if column else whole)
     array[at] = value
