@@ -147,11 +147,12 @@ def status(
 def print_status(found: list[DeviceStatus]) -> None:
     """The table of ``mrcctl status``, then drops by device and reason."""
     numbers = ("Pending", "Packets in", "Packets out", "Drops")
-    table = plain_table("Device", "State", "Controller", "Entries", *numbers, right=numbers)
+    columns = ("Device", "State", "Controller", *numbers, "Entries")
+    table = plain_table(*columns, right=numbers, fold=("Entries",))
     for device in found:
         counters = device.counters
         if counters is None:
-            table.add_row(device.device, _state(device), _primary(device), "", "", "", "", "")
+            table.add_row(device.device, _state(device), _primary(device))
             continue
         entries = ", ".join(f"{name} {n}" for name, n in (device.entries or {}).items() if n)
         packets = (counters.port_in, counters.port_out, counters.drops)
@@ -159,9 +160,9 @@ def print_status(found: list[DeviceStatus]) -> None:
             device.device,
             _state(device),
             _primary(device),
-            entries or "none",
             str(device.pending),
             *(f"{int(array[:, 0].sum())}" for array in packets),
+            entries or "none",
         )
     console.print(table)
     print_drops(FabricCounters({d.device: d.counters for d in found if d.counters is not None}))

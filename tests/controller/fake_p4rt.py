@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime server in the test's own event loop, for faults that no real switch produces on call.
+"""A P4Runtime server in threads of the test, for faults that no real switch produces on call.
 
 It keeps table entries as messages, answers arbitration like BMv2's server (the highest election id
 that is connected is primary, none is remembered) and refuses what a test tells it to refuse.
@@ -7,8 +7,10 @@ that is connected is primary, none is remembered) and refuses what a test tells 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +20,14 @@ from finsy.proto import U128, p4r, p4r_grpc, rpc_code, rpc_status
 from controller.canonical import Key, from_message
 
 
-@dataclass
+@dataclass(eq=False)
 class Stream:
     """A client's stream and what it offered."""
 
     election_id: int
-    context: Any
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
     """One device. ``refuse`` returns a message for updates that are to fail."""
 
@@ -40,63 +41,67 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
     programs_loaded: int = 0
     streams: list[Stream] = field(default_factory=list)
     counters: list[p4r.Entity] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def primary(self) -> int:
         return max((stream.election_id for stream in self.streams), default=-1)
 
-    async def StreamChannel(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    def StreamChannel(self, requests: Any, context: Any) -> Iterator[Any]:  # noqa: N802
         mine: Stream | None = None
         try:
-            async for request in requests:
+            for request in requests:
                 wanted = U128.decode(request.arbitration.election_id)
-                if any(s.election_id == wanted for s in self.streams if s is not mine):
-                    await context.abort(
-                        grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists"
-                    )
-                if mine is None:
-                    mine = Stream(wanted, context)
-                    self.streams.append(mine)
-                mine.election_id = wanted
-                won = wanted == self.primary()
+                with self.lock:
+                    taken = any(s.election_id == wanted for s in self.streams if s is not mine)
+                    if not taken:
+                        if mine is None:
+                            mine = Stream(wanted)
+                            self.streams.append(mine)
+                        mine.election_id = wanted
+                    primary = self.primary()
+                if taken:
+                    context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
+                code = rpc_code.OK if wanted == primary else rpc_code.ALREADY_EXISTS
                 answer = p4r.MasterArbitrationUpdate(
                     device_id=self.device_id,
-                    election_id=U128.encode(self.primary()),
-                    status=rpc_status.Status(code=rpc_code.OK if won else rpc_code.ALREADY_EXISTS),
+                    election_id=U128.encode(primary),
+                    status=rpc_status.Status(code=code),
                 )
                 yield p4r.StreamMessageResponse(arbitration=answer)
         finally:
             if mine is not None:
-                self.streams.remove(mine)
+                with self.lock:
+                    self.streams.remove(mine)
 
-    async def _check_primary(self, request: Any, context: Any) -> None:
+    def _check_primary(self, request: Any, context: Any) -> None:
         if not self.streams or U128.decode(request.election_id) != self.primary():
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "Not primary")
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "Not primary")
 
-    async def _check_program(self, context: Any) -> None:
+    def _check_program(self, context: Any) -> None:
         if self.config is None:
-            await context.abort(
+            context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "No forwarding pipeline config set for this device",
             )
 
-    async def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        await self._check_program(context)
+    def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._check_program(context)
         assert self.config is not None
         config = p4r.ForwardingPipelineConfig(p4info=self.config.p4info, cookie=self.config.cookie)
         return p4r.GetForwardingPipelineConfigResponse(config=config)
 
-    async def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        await self._check_primary(request, context)
+    def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._check_primary(request, context)
         if self.refuse_program:
-            await context.abort(grpc.StatusCode.UNKNOWN, self.refuse_program)
+            context.abort(grpc.StatusCode.UNKNOWN, self.refuse_program)
         self.config = request.config
         self.entries.clear()
         self.programs_loaded += 1
         return p4r.SetForwardingPipelineConfigResponse()
 
-    async def Write(self, request: Any, context: Any) -> Any:  # noqa: N802
-        await self._check_primary(request, context)
-        await self._check_program(context)
+    def Write(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._check_primary(request, context)
+        self._check_program(context)
         self.writes.append(request)
         errors = [self._update(update) for update in request.updates]
         if any(error.canonical_code != rpc_code.OK for error in errors):
@@ -105,7 +110,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
                 status.details.add().Pack(error)
             details = ("grpc-status-details-bin", status.SerializeToString())
             context.set_trailing_metadata((details,))
-            await context.abort(grpc.StatusCode.UNKNOWN, status.message)
+            context.abort(grpc.StatusCode.UNKNOWN, status.message)
         return p4r.WriteResponse()
 
     def _update(self, update: p4r.Update) -> p4r.Error:
@@ -131,8 +136,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
         with_action = p4r.TableEntry(match=entry.match, action=p4r.TableAction(action=p4r.Action()))
         return from_message(with_action)[0].match
 
-    async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        await self._check_program(context)
+    def Read(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        self._check_program(context)
         for wanted in request.entities:
             if wanted.HasField("table_entry"):
                 # Ten to an answer, so that clients meet answers in several parts.
@@ -160,14 +165,16 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
         return entity
 
 
-@asynccontextmanager
-async def serve(switch: FakeSwitch) -> AsyncIterator[str]:
+@contextmanager
+def serve(switch: FakeSwitch) -> Iterator[str]:
     """Run the switch on a free port of 127.0.0.1 and yield its address."""
-    server = grpc.aio.server()
+    threads = ThreadPoolExecutor(8)
+    server = grpc.server(threads)
     p4r_grpc.add_P4RuntimeServicer_to_server(switch, server)
     port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    server.start()
     try:
         yield f"127.0.0.1:{port}"
     finally:
-        await server.stop(None)
+        server.stop(None).wait()
+        threads.shutdown()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 
 import pytest
 from finsy import Action, Match, P4TableEntry
@@ -49,10 +49,9 @@ def push_to(
     """Push ``times`` times to all switches, which run only meanwhile."""
 
     async def run() -> list[PushReport]:
-        async with AsyncExitStack() as stack:
+        with ExitStack() as stack:
             addresses = {
-                name: await stack.enter_async_context(serve(switch))
-                for name, switch in switches.items()
+                name: stack.enter_context(serve(switch)) for name, switch in switches.items()
             }
             running = inventory(addresses)
             return [await push(running, desired) for _ in range(times)]
@@ -96,7 +95,7 @@ def test_batches_hold_at_most_1000_updates_and_progress_is_told() -> None:
     told: list[Progress] = []
 
     async def run() -> PushReport:
-        async with serve(switch) as address:
+        with serve(switch) as address:
             return await push(
                 inventory({"a": address}), {"a": entries(2000)}, on_progress=told.append
             )
@@ -138,7 +137,7 @@ def test_a_dead_device_does_not_stop_the_others() -> None:
     switch = FakeSwitch()
 
     async def run() -> PushReport:
-        async with serve(switch) as address:
+        with serve(switch) as address:
             dead = f"127.0.0.1:{free_port()}"
             running = inventory({"dead": dead, "alive": address})
             desired = {name: entries() for name in running.devices}
@@ -173,8 +172,8 @@ def test_only_running_devices_can_be_pushed_to() -> None:
 def test_a_connected_controller_is_superseded_and_seen() -> None:
     switch = FakeSwitch()
 
-    async def run() -> tuple[int | None, int | None, int, int | None, PushReport]:
-        async with serve(switch) as address, connect("a", address, 1) as other:
+    async def run(address: str) -> tuple[int | None, int | None, int, int | None, PushReport]:
+        async with connect("a", address, 1) as other:
             none = await other.primary()
             await other.become_primary()
             async with connect("a", address, 1) as watcher:
@@ -185,15 +184,17 @@ def test_a_connected_controller_is_superseded_and_seen() -> None:
                 async with connect("a", address, 1) as watcher:
                     return none, first, raised, await watcher.primary(), report
 
-    none, first, raised, seen, report = asyncio.run(run())
+    with serve(switch) as address:
+        none, first, raised, seen, report = asyncio.run(run(address))
     assert (none, first, raised, seen) == (None, 1, 2, 2)
     assert report.ok
 
 
 def test_reading_without_a_program_says_so() -> None:
     async def run() -> None:
-        async with serve(FakeSwitch()) as address, connect("a", address, 1) as link:
-            await link.read_tables()
+        with serve(FakeSwitch()) as address:
+            async with connect("a", address, 1) as link:
+                await link.read_tables()
 
     with pytest.raises(DeviceError, match="runs no program"):
         asyncio.run(run())
