@@ -43,10 +43,8 @@ class Config:
     packet_in: PacketHeader | None
     packet_out: PacketHeader | None
 
-    @property
-    def program(self) -> bytes:
-        """The BMv2 JSON."""
-        return bytes(self.message.p4_device_config)
+    program: bytes
+    """The BMv2 JSON."""
 
 
 def verify(message: Any) -> Config:
@@ -55,13 +53,45 @@ def verify(message: Any) -> Config:
         raise invalid("the config has no p4info")
     if not message.p4_device_config:
         raise invalid("the config has no p4_device_config; it must be p4c's BMv2 JSON")
+    program = device_data(message.p4_device_config)
     try:
-        description = describe(read_program(message.p4_device_config))
+        description = describe(read_program(program))
     except DataplaneError as error:
         raise invalid(f"p4_device_config: {error}") from None
     info = view(message.p4info)
     check_same_program(info, description)
-    return Config(message, info, description, *packet_headers(info))
+    packet_in, packet_out = packet_headers(info)
+    return Config(message, info, description, packet_in, packet_out, program)
+
+
+def device_data(blob: bytes) -> bytes:
+    """The program in a p4_device_config.
+
+    Usually that is the JSON itself. Older scripts (p4lang/tutorials) wrap it into a message
+    p4.tmp.P4DeviceConfig, whose fields are reassign (1), extras (2) and the program (3); BMv2 takes
+    that too. What is neither comes back as it is.
+    """
+    position, found = 0, blob
+    while position < len(blob):
+        tag = blob[position]
+        if tag not in (1 << 3, 2 << 3 | 2, 3 << 3 | 2):
+            return blob
+        size, position = _varint(blob, position + 1)
+        if tag == 3 << 3 | 2:
+            found = blob[position : position + size]
+        if tag != 1 << 3:
+            position += size
+    return found if position == len(blob) else blob
+
+
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    """A base-128 integer and the position after it, which is beyond `data` when it is cut off."""
+    number = 0
+    for count, byte in enumerate(data[start : start + 10]):
+        number |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return number, start + count + 1
+    return number, len(data) + 1
 
 
 class PipelineManager:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,12 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4r
+from hypothesis import given
+from hypothesis import strategies as st
 
 from softswitch.errors import Unsupported
+from softswitch.pipeline import device_data
+from softswitch.wire import varint
 from tests.softswitch.p4rt import (
     DEVICE_ID,
     MODIFY,
@@ -300,3 +305,27 @@ def _one_insert(client: RawClient) -> Any:
     )
     set_election_id(request, 1)
     return request
+
+
+def test_program_wrapped_as_older_scripts_do(setup: Setup) -> None:
+    """p4.tmp.P4DeviceConfig: reassign (1) = true, device_data (3) = the program."""
+    config = load_config(cookie=9)
+    program = config.p4_device_config
+    config.p4_device_config = b"\x08\x01\x1a" + varint(len(program)) + program
+    setup.client.set_pipeline(config=config)
+    assert setup.dataplane.loads == 1
+    assert setup.get().config == config
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_unwrapped_without_harm(blob: bytes) -> None:
+    wrapped = b"\x08\x01\x1a" + varint(len(blob)) + blob
+    assert device_data(wrapped) == blob
+    assert isinstance(device_data(blob), bytes)
+
+
+@given(st.dictionaries(st.text(), st.integers()))
+def test_json_is_not_taken_for_a_wrapper(value: dict[str, int]) -> None:
+    for indent in (None, 2):
+        blob = json.dumps(value, indent=indent).encode()
+        assert device_data(blob) == blob
