@@ -16,10 +16,9 @@ from typing import Any, Protocol
 from finsy.proto import p4r
 
 from softswitch.p4info import DigestInfo
-from softswitch.status import ALREADY_EXISTS, NOT_FOUND, Failure, invalid
+from softswitch.status import ALREADY_EXISTS, NOT_FOUND, Failure, Undo, invalid
 from softswitch.wire import ENTITY_DIGEST, message_field
 
-Undo = list[Callable[[], None]]
 Fields = tuple[int, ...]
 
 # A client that never acknowledges, with a long ack_timeout_ns, must not fill the memory. Beyond

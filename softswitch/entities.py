@@ -7,7 +7,7 @@ whole before anything else is looked at (strict serialisability, P4Runtime 1.4, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from finsy.proto import p4r
@@ -21,9 +21,8 @@ from softswitch.entities_replication import ReplicationStore
 from softswitch.entities_table import TableStore
 from softswitch.errors import DataplaneError
 from softswitch.p4info import ActionInfo, P4InfoView, ProfileInfo
-from softswitch.status import ABORTED, NOT_FOUND, UNIMPLEMENTED, Failure, failure_of, invalid
+from softswitch.status import ABORTED, NOT_FOUND, UNIMPLEMENTED, Failure, Undo, failure_of, invalid
 
-Undo = list[Callable[[], None]]
 Outcomes = list[Failure | None]
 Store = TypeVar("Store")
 

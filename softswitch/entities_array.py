@@ -6,14 +6,14 @@ BMv2's P4Runtime server cannot reach registers; this one can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4r
 
 from softswitch.boundary import CounterArrayLike, RegisterArrayLike
 from softswitch.p4info import ArrayInfo
-from softswitch.status import OUT_OF_RANGE, Failure, invalid
+from softswitch.status import OUT_OF_RANGE, Failure, Undo, invalid
 from softswitch.wire import (
     ENTITY_COUNTER,
     ENTITY_REGISTER,
@@ -21,8 +21,6 @@ from softswitch.wire import (
     integer_field,
     message_field,
 )
-
-Undo = list[Callable[[], None]]
 
 # CounterEntry and RegisterEntry number their fields alike: id, index, data.
 _ID, _INDEX, _DATA = 1, 2, 3

@@ -12,7 +12,7 @@ Where BMv2's server is more lenient than the specification, so is this one: a gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from finsy.proto import p4r
@@ -27,12 +27,11 @@ from softswitch.status import (
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     Failure,
+    Undo,
     invalid,
 )
 from softswitch.values import ActionCall, GroupRef, MemberRef
 from softswitch.wire import ENTITY_GROUP, ENTITY_MEMBER, message_field
-
-Undo = list[Callable[[], None]]
 
 
 class Member:

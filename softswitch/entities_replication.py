@@ -17,11 +17,10 @@ from softswitch.status import (
     OUT_OF_RANGE,
     UNIMPLEMENTED,
     Failure,
+    Undo,
     invalid,
 )
 from softswitch.wire import ENTITY_REPLICATION, message_field
-
-Undo = list[Callable[[], None]]
 
 # v1model.p4: mcast_grp and egress_rid are bit<16>, ports bit<9>; clone sessions as in BMv2.
 MAX_GROUP_ID = 0xFFFF

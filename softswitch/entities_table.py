@@ -9,7 +9,7 @@ operation back (the rollback of an atomic batch); the functions in it run in rev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4r
@@ -25,6 +25,7 @@ from softswitch.status import (
     PERMISSION_DENIED,
     UNIMPLEMENTED,
     Failure,
+    Undo,
     invalid,
 )
 from softswitch.values import ActionCall, FieldMatch
@@ -35,7 +36,6 @@ from softswitch.wire import (
     message_field,
 )
 
-Undo = list[Callable[[], None]]
 Action = ActionCall | Member | Group | OneShot
 
 _COUNTER_DATA = 7  # field numbers in TableEntry and DirectCounterEntry

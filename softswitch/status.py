@@ -7,7 +7,7 @@ google.rpc.Code and a sentence. `batch_status` packs the outcome of a whole batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from finsy.proto import p4r, rpc_code, rpc_status
@@ -32,6 +32,9 @@ INTERNAL: int = rpc_code.INTERNAL
 # the messages of one answer share a budget: every failure keeps its code, the first ones keep their
 # sentences.
 _MESSAGES_BYTES = 16 * 1024
+
+Undo = list[Callable[[], None]]
+"""How to take back what a batch has done so far: to be called in reverse order."""
 
 
 class Failure(Exception):  # noqa: N818  (it is the client's error, reported and not raised further)
