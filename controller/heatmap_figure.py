@@ -129,19 +129,26 @@ def _draw_band(
     axes.invert_yaxis()
 
     points = 72 * cell_width
+    signed = points >= MIN_SIGN_POINTS
     for grade, marker in MARKERS.items():
         at_row, at_column = np.nonzero(grades == grade)
         ink, size, lift = INK[grade], 0.45 * points, 0.0
         if detailed:
             size, lift = 9, 0.22  # the numbers stand below
-        elif points < MIN_SIGN_POINTS:
+        elif not signed:
             if grade in (Grade.GOOD, Grade.NO_DATA):
                 continue
             size, ink = (6 if len(at_row) < 500 else points), "#000000"
         if grade is Grade.GOOD:
             size *= 0.5
         axes.scatter(
-            at_column + band.start, at_row - lift, size**2, ink, marker=marker, linewidths=0, clip_on=False
+            at_column + band.start,
+            at_row - lift,
+            size**2,
+            ink,
+            marker=marker,
+            linewidths=0,
+            clip_on=False,
         )
     if detailed:
         _draw_numbers(heatmap, axes)
@@ -149,9 +156,9 @@ def _draw_band(
     # Denied: a black corner, which leaves sign and numbers of the cell readable.
     at_row, at_column = np.nonzero(denied)
     corner = np.stack([at_column + band.start + 0.5, at_row + 0.5], axis=1)[:, np.newaxis]
-    side = (DENIED_CORNER if points >= MIN_SIGN_POINTS else 1.0) * np.array([cell_height / cell_width, 1.0])
+    side = (DENIED_CORNER if signed else 1.0) * np.array([cell_height / cell_width, 1.0])
     triangles = corner - np.array([(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]) * side
-    rim = 0.5 if points >= MIN_SIGN_POINTS else 0  # sets the corner off from a dark cell
+    rim = 0.5 if signed else 0  # sets the corner off from a dark cell
     axes.add_collection(
         PolyCollection(list(triangles), facecolors=DENIED_INK, edgecolors="white", linewidths=rim)
     )
