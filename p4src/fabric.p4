@@ -60,6 +60,8 @@ struct metadata_t {
     bool          decapsulate;
     bool          use_ecmp_group;
     bit<16>       ecmp_group_id;
+    bit<16>       src_port;       // 0 when the flow has no ports: an invalid header's fields are
+    bit<16>       dst_port;       // undefined, and would scatter the flow
 }
 
 parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
@@ -264,8 +266,8 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
             hdr.ipv6.dst_addr: selector;
             hdr.ipv6.flow_label: selector;
             hdr.ipv6.next_header: selector;
-            hdr.l4_ports.src_port: selector;
-            hdr.l4_ports.dst_port: selector;
+            meta.src_port: selector;
+            meta.dst_port: selector;
         }
         actions = { forward; }
         implementation = ecmp_selector;
@@ -374,6 +376,10 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
             } else if (route_by_ipv6) {
                 ipv6_fib.apply();
                 if (meta.use_ecmp_group) {
+                    if (hdr.l4_ports.isValid()) {
+                        meta.src_port = hdr.l4_ports.src_port;
+                        meta.dst_port = hdr.l4_ports.dst_port;
+                    }
                     ecmp_groups.apply();
                     if (standard_metadata.egress_spec == DROP_PORT) {
                         drop(drop_reason_t.NO_ROUTE);  // no such group

@@ -262,10 +262,17 @@ control Spray(in headers_t hdr, inout metadata_t meta) {
             } else if (meta.selection == selection_t.RANDOM) {
                 random(choice, 0, (bit<16>) meta.plane_choices - 1);
             } else {
+                // An invalid header's fields are undefined, and would scatter a flow without ports.
+                bit<16> src_port = 0;
+                bit<16> dst_port = 0;
+                if (hdr.l4_ports.isValid()) {
+                    src_port = hdr.l4_ports.src_port;
+                    dst_port = hdr.l4_ports.dst_port;
+                }
                 // The fields in another order than in fabric.p4's ECMP: with the same hash twice, all
                 // flows of a plane would take the same uplink of the T0.
                 hash(choice, HashAlgorithm.crc32, 16w0,
-                     { hdr.l4_ports.src_port, hdr.l4_ports.dst_port, hdr.ipv6.next_header,
+                     { src_port, dst_port, hdr.ipv6.next_header,
                        hdr.ipv6.flow_label, hdr.ipv6.dst_addr, hdr.ipv6.src_addr },
                      (bit<16>) meta.plane_choices);
             }

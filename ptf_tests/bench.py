@@ -85,6 +85,10 @@ class Bench(BaseTest):
         """No packet comes out of any port."""
         verify_no_other_packets(self, self._ptf_device, timeout=QUIET_S)
 
+    def received_count(self) -> int:
+        """Packets that have come out of all ports since the beginning, looked at or not."""
+        return sum(self.dataplane.rx_counters[self._ptf_device, port] for port in self.ports)
+
     # ---- packets with their fates --------------------------------------------------------------
 
     def check(self, *fates: Fate) -> None:
@@ -119,15 +123,22 @@ class Bench(BaseTest):
             window = packets[start : start + WINDOW]
             for packet in window:
                 self.send(port_in, packet)
-            for _ in window:
-                result = self.dataplane.poll(self._ptf_device, timeout=SETTLE_TIMEOUT_S)
-                assert isinstance(result, DataPlane.PollSuccess), (
-                    f"{sum(map(len, out.values()))} of {len(packets)} packets came out; "
-                    f"drops: {self._changes(before)}"
-                )
-                out.setdefault(result.port, []).append(bytes(result.packet))
+            for port, frame in self.receive(len(window), before):
+                out.setdefault(port, []).append(frame)
         self.expect_nothing()
         return out
+
+    def receive(self, count: int, before: Counters | None = None) -> list[tuple[int, bytes]]:
+        """The next ``count`` packets from any port: (port, packet), the oldest first."""
+        received: list[tuple[int, bytes]] = []
+        for _ in range(count):
+            result = self.dataplane.poll(self._ptf_device, timeout=SETTLE_TIMEOUT_S)
+            assert isinstance(result, DataPlane.PollSuccess), (
+                f"{len(received)} of {count} packets came out; "
+                f"counters: {self._changes(before) if before else 'not read'}"
+            )
+            received.append((result.port, bytes(result.packet)))
+        return received
 
     # ---- counters ------------------------------------------------------------------------------
 

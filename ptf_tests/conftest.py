@@ -37,12 +37,12 @@ pytest.register_assert_rewrite("ptf_tests.bench", "ptf_tests.device")
 
 from ptf.dataplane import DataPlane  # noqa: E402
 
-from ptf_tests import world  # noqa: E402
+from ptf_tests import nic_world, world  # noqa: E402
 from ptf_tests.bench import Bench  # noqa: E402
 from ptf_tests.device import Device  # noqa: E402
 
 # Program -> its P4Runtime device id (and PTF device number) and its ports.
-SWITCHES = {"fabric": (1, world.PORTS), "nic": (2, range(1, 10))}
+SWITCHES = {"fabric": (1, world.PORTS), "nic": (2, nic_world.PORTS)}
 SO_RCVBUFFORCE = 33  # Linux; the socket module has no name for it
 RECEIVE_BUFFER_BYTES = 32 << 20
 
@@ -123,8 +123,10 @@ def fabric(_benches: dict[str, Bench]) -> Iterator[Bench]:
 
 @pytest.fixture
 def nic(_benches: dict[str, Bench]) -> Iterator[Bench]:
-    """The switch that runs nic.p4, with empty tables."""
-    yield from _clean_bench(_benches["nic"])
+    """The switch that runs nic.p4, with empty tables and no plane down."""
+    bench = _benches["nic"]
+    yield from _clean_bench(bench)
+    nic_world.set_down_planes(bench.device, 0)
 
 
 @pytest.fixture
@@ -139,3 +141,27 @@ def t1(fabric: Bench) -> Bench:
     """fabric.p4 with the static tables of a T1."""
     fabric.device.insert(*world.t1_entries())
     return fabric
+
+
+@pytest.fixture
+def host_nic(nic: Bench) -> Bench:
+    """nic.p4 with the tables of a host's NIC, but no spray groups."""
+    nic.device.insert(*nic_world.nic_entries())
+    return nic
+
+
+@pytest.fixture(scope="session")
+def _spray_groups() -> Iterator[int]:
+    return iter(range(100, 1024))
+
+
+@pytest.fixture
+def spray_group(_spray_groups: Iterator[int]) -> int:
+    """A group that no test has used: the round robin's registers still start at 0."""
+    return next(_spray_groups)
+
+
+@pytest.fixture
+def second_spray_group(_spray_groups: Iterator[int]) -> int:
+    """Another one."""
+    return next(_spray_groups)

@@ -122,6 +122,12 @@ class Device:
         for item in entries:
             self._inserted.remove(item)
 
+    def refused(self, item: Entity) -> str:
+        """Try to insert an entry that the switch must refuse; the name of its error code."""
+        update = p4r.Update(type=p4r.Update.INSERT, entity=item.encode(self.schema))
+        (error,) = self._runner.run(self._connection.write([update]))
+        return error.code
+
     def clean(self) -> None:
         """Delete everything that is still there, last first."""
         self.delete(*reversed(self._inserted))

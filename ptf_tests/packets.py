@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from scapy.contrib import roce
 from scapy.layers.inet import TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrSegmentRouting
 from scapy.layers.l2 import Ether
@@ -13,7 +14,8 @@ from scapy.packet import Packet, Raw
 
 from controller.addressing import UDP_PORT_DEFAULT, mac_text
 from controller.addressing import ipv6 as address_text
-from mrc.opcodes import IMMEDIATE_OPCODES, WRITE_OPCODES, Opcode
+from mrc.opcodes import ICRC_BYTES, IMMEDIATE_OPCODES, WRITE_OPCODES, Opcode
+from mrc.packet import parse_packet
 from mrc.scapy_layers import (
     MRC_AETH,
     MRC_BTH,
@@ -100,6 +102,11 @@ def ipv6(
         plen=len(payload),
     )
     return bytes(header) + payload
+
+
+def with_flow_label(packet: bytes, flow_label: int) -> bytes:
+    """The IPv6 packet with another flow label."""
+    return packet[:1] + (packet[1] << 16 & 0xF00000 | flow_label).to_bytes(3, "big") + packet[4:]
 
 
 def srh(
@@ -192,3 +199,15 @@ def mrc(
     )
     packet = packet / UDP(sport=source_port, dport=destination_port) / _mrc_headers(opcode)
     return bytes(packet / Raw(payload) if opcode in WRITE_OPCODES else packet)
+
+
+def assert_checksums(packet: bytes) -> None:
+    """UDP checksum and ICRC of an MRC packet are right: by the codec, and by Scapy's own layers."""
+    parse_packet(packet, verify=True)
+    ip, datagram = IPv6(packet[:IPV6_BYTES]), packet[IPV6_BYTES:]
+    header = UDP(datagram[:UDP_BYTES])
+    bth = roce.BTH(datagram[UDP_BYTES:])
+    bth.icrc = None
+    assert bytes(ip / header / bth)[-ICRC_BYTES:] == packet[-ICRC_BYTES:]
+    header.chksum = None
+    assert bytes(ip / header / Raw(datagram[UDP_BYTES:])) == packet
