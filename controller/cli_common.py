@@ -17,10 +17,12 @@ from rich.table import Table
 
 from controller.entries import desired_entries
 from controller.fabric import Fabric, FabricError
+from controller.heatmap_figure import HeatMapFigureError
 from controller.inventory import Inventory, InventoryError, default_run_dir, running_fabric
 from controller.overlay import Overlay, bind
 from controller.p4rt import DeviceError
 from controller.policy import Policy, PolicyError, load_policy
+from controller.samples import SamplesError
 from topologies.schema import TopologyError, load_topology
 
 POLICY_FILE = "policy.yaml"
@@ -59,8 +61,10 @@ KNOWN_ERRORS = (
     CommandError,
     DeviceError,
     FabricError,
+    HeatMapFigureError,
     InventoryError,
     PolicyError,
+    SamplesError,
     TopologyError,
 )
 
