@@ -33,6 +33,14 @@ class WireError(ValueError):
     """Bytes or field values that are not legal on the wire; says what, where and what is."""
 
 
+class IcrcError(WireError):
+    """The ICRC does not match the bytes that it covers."""
+
+
+class ChecksumError(WireError):
+    """The UDP checksum does not match the datagram."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
     """One field of a header: `width` and `offset` in bits, `offset` from the header's start."""

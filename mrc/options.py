@@ -57,10 +57,6 @@ class WireOptions:
     # flow_label[15:0] is EV[31:16] and the port EV[15:0] (two readers); True: the reverse (one).
     entropy_port_first: bool = False
 
-    # 9 #21: only one source says that the outer flow label repeats the inner one (the EV). True
-    # repeats it, so that a switch on the path can read the EV without parsing the inner header.
-    outer_flow_label_repeats_inner: bool = True
-
     # Section 3.5: the unit of a timestamp with tsr = 1 is up to the implementation; one reader
     # says 1 us. With tsr = 0 it is 128 ns, undisputed.
     tsr1_unit_ns: int = 1000

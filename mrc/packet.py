@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from mrc.checksum import udp_checksum
 from mrc.headers import HEADER_CHAINS, Bth, CcOpaque, Ipv6, Seth, Udp
 from mrc.icrc import invariant_crc
-from mrc.layout import Buffer, Header, WireError
+from mrc.layout import Buffer, ChecksumError, Header, IcrcError, WireError
 from mrc.opcodes import ICRC_BYTES, NEXT_HEADER_UDP, WRITE_OPCODES, Opcode, describe_opcodes
 from mrc.options import DEFAULT_OPTIONS, WireOptions
 
@@ -215,10 +215,10 @@ def _parse_trimmed(data: Buffer, ipv6: Ipv6, udp: Udp, options: WireOptions) -> 
 def _verify(whole: memoryview, udp: Udp, icrc: bytes) -> None:
     expected = invariant_crc(whole[:-ICRC_BYTES])
     if icrc != expected:
-        raise WireError(f"ICRC = {icrc.hex()}: must be {expected.hex()} for these bytes")
+        raise IcrcError(f"ICRC = {icrc.hex()}: must be {expected.hex()} for these bytes")
     if udp.checksum:  # 0 says that the sender computed none (RFC 6935)
         unsummed = bytearray(whole[Ipv6.SIZE :])
         unsummed[6:8] = b"\0\0"
         checksum = udp_checksum(bytes(whole[8:40]), bytes(unsummed))
         if udp.checksum != checksum:
-            raise WireError(f"UDP.checksum = 0x{udp.checksum:04x}: must be 0x{checksum:04x}")
+            raise ChecksumError(f"UDP.checksum = 0x{udp.checksum:04x}: must be 0x{checksum:04x}")

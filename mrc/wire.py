@@ -28,7 +28,15 @@ from mrc.headers import (
     Udp,
 )
 from mrc.icrc import invariant_crc
-from mrc.layout import Buffer, FieldSpec, Header, Layout, WireError
+from mrc.layout import (
+    Buffer,
+    ChecksumError,
+    FieldSpec,
+    Header,
+    IcrcError,
+    Layout,
+    WireError,
+)
 from mrc.opcodes import (
     DEFAULT_PKEY,
     ECN_CE,
@@ -91,6 +99,7 @@ __all__ = [
     "Buffer",
     "CcOpaque",
     "CcState",
+    "ChecksumError",
     "CodePoints",
     "Eeth",
     "EndpointOp",
@@ -98,6 +107,7 @@ __all__ = [
     "Ethernet",
     "FieldSpec",
     "Header",
+    "IcrcError",
     "ImmDt",
     "Ipv6",
     "Layout",
