@@ -31,6 +31,7 @@ REQUEST_TIMEOUT_S: Final = 60.0
 PIPELINE_TIMEOUT_S: Final = 180.0  # softswitch compiles the program when its cache is empty
 BATCH_UPDATES: Final = 1000
 CONCURRENT_DEVICES: Final = 32
+HANG_UP_TIMEOUT_S: Final = 1.0
 FIRST_ELECTION_ID: Final = 1
 ELECTION_ATTEMPTS: Final = 8
 
@@ -121,9 +122,11 @@ class DeviceConnection:
             code = GRPCStatusCode(answer.status.code)
             if code == GRPCStatusCode.OK:
                 self._election_id = election_id
-                self._drain = asyncio.create_task(self._discard_messages())
+                self._drain = asyncio.create_task(self._discard_messages(self._stream))
                 return election_id
-            election_id = max(election_id, U128.decode(answer.election_id)) + 1
+            highest = U128.decode(answer.election_id)
+            # Without a primary (NOT_FOUND) the id that the device remembers is free to be used.
+            election_id = highest if code == GRPCStatusCode.NOT_FOUND else highest + 1
         raise NotPrimaryError(
             f"another controller kept the device after {ELECTION_ATTEMPTS} attempts "
             f"(last election id {election_id})"
@@ -161,14 +164,13 @@ class DeviceConnection:
             raise DeviceError(f"no answer to arbitration in {REQUEST_TIMEOUT_S:g} s") from None
         except grpc.aio.AioRpcError as error:
             await self._close_stream()
-            if error.code() == grpc.StatusCode.INVALID_ARGUMENT and election_id is not None:
+            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                # BMv2 takes an unset id for 0, which another one that only asks may have.
                 return None
             raise DeviceError(f"arbitration: {_describe(error)}") from None
 
-    async def _discard_messages(self) -> None:
+    async def _discard_messages(self, stream: grpc.aio.StreamStreamCall) -> None:
         """Read the stream as long as it lasts, or a server that sends packets would block on it."""
-        stream = self._stream
-        assert stream is not None
         try:
             while await stream.read() is not GRPC_EOF:
                 pass
@@ -177,13 +179,23 @@ class DeviceConnection:
             return
 
     async def _close_stream(self) -> None:
-        if self._drain is not None:
-            self._drain.cancel()
-            await asyncio.gather(self._drain, return_exceptions=True)
-            self._drain = None
-        if self._stream is not None:
-            self._stream.cancel()
-            self._stream = None
+        """Hang up and wait until the device has noticed, so that who comes next finds it free."""
+        stream, drain = self._stream, self._drain
+        self._stream = self._drain = None
+        if stream is None:
+            return
+        drain = drain or asyncio.create_task(self._discard_messages(stream))
+        try:
+            async with asyncio.timeout(HANG_UP_TIMEOUT_S):
+                if not stream.done():
+                    await stream.done_writing()
+                await drain
+        except (TimeoutError, grpc.aio.AioRpcError):
+            pass  # the device is gone or stuck, and holds nothing of ours that matters then
+        finally:
+            stream.cancel()
+            drain.cancel()
+            await asyncio.gather(drain, return_exceptions=True)
 
     # ---- pipeline ------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 """A P4Runtime server in threads of the test, for faults that no real switch produces on call.
 
 It keeps table entries as messages, answers arbitration like BMv2's server (the highest election id
-that is connected is primary, none is remembered) and refuses what a test tells it to refuse.
+that is connected is primary) or, with `remembered`, as P4Runtime asks (the highest ever counts),
+and refuses what a test tells it to refuse.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
     refuse: Callable[[p4r.Update], str | None] = lambda update: None
     refuse_program: str = ""
     pad: bool = False  # read back byte strings with leading zeros
+    remembered: int | None = None  # highest election id ever, for servers that remember it
     config: p4r.ForwardingPipelineConfig | None = None
     entries: dict[Key, p4r.TableEntry] = field(default_factory=dict)
     writes: list[p4r.WriteRequest] = field(default_factory=list)
@@ -59,9 +61,14 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
                             self.streams.append(mine)
                         mine.election_id = wanted
                     primary = self.primary()
+                    too_low = self.remembered is not None and wanted < self.remembered
+                    if self.remembered is not None:
+                        primary = self.remembered = max(self.remembered, primary)
                 if taken:
                     context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
                 code = rpc_code.OK if wanted == primary else rpc_code.ALREADY_EXISTS
+                if too_low and all(s.election_id != primary for s in self.streams):
+                    code = rpc_code.NOT_FOUND
                 answer = p4r.MasterArbitrationUpdate(
                     device_id=self.device_id,
                     election_id=U128.encode(primary),

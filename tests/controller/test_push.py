@@ -190,6 +190,18 @@ def test_a_connected_controller_is_superseded_and_seen() -> None:
     assert report.ok
 
 
+def test_the_election_id_that_a_device_remembers_is_used_and_not_raised() -> None:
+    async def run(address: str) -> list[int]:
+        ids = []
+        for _ in range(3):
+            async with connect("a", address, 1) as link:
+                ids.append(await link.become_primary())
+        return ids
+
+    with serve(FakeSwitch(remembered=10)) as address:
+        assert asyncio.run(run(address)) == [10, 10, 10]
+
+
 def test_reading_without_a_program_says_so() -> None:
     async def run() -> None:
         with serve(FakeSwitch()) as address:
