@@ -141,6 +141,7 @@ async def run_probes(
                     targets=[target for target, _ in part],
                     count=count,
                     rate=rate,
+                    burst=1,  # a burst would measure the queue that it makes
                     timeout_s=timeout_s,
                 )
                 ways = [way for _, ways in part for way in ways]
