@@ -96,12 +96,12 @@ async def push(
     """Push ``desired`` (entries by device name) to the devices of ``inventory``, concurrently.
 
     A device that is not in ``desired`` is left alone; one that cannot be reached does not stop the
-    others. A second push of the same entries writes nothing. Raises KeyError when ``desired`` names
-    a device that is not running, DeviceError when the compiled programs are missing.
+    others. A second push of the same entries writes nothing. Raises DeviceError when ``desired``
+    names a device that is not running, and when the compiled programs are missing.
     """
     unknown = sorted(desired.keys() - inventory.devices.keys())
     if unknown:
-        raise KeyError(f"not in the running fabric: {', '.join(unknown)}")
+        raise DeviceError(f"not in the running fabric: {', '.join(unknown)}")
     schemas = load_programs() if programs is None else programs
     tell = on_progress or (lambda _: None)
     gate = asyncio.Semaphore(CONCURRENT_DEVICES)

@@ -165,7 +165,7 @@ def test_a_wrong_entry_is_reported_without_touching_the_device() -> None:
 
 
 def test_only_running_devices_can_be_pushed_to() -> None:
-    with pytest.raises(KeyError, match="p9t9-9"):
+    with pytest.raises(DeviceError, match="p9t9-9"):
         push_to({"a": FakeSwitch()}, {"p9t9-9": []})
 
 
