@@ -101,9 +101,9 @@ def _benches(
             process = _processes[program]
             try:
                 device = Device(program, process.address, device_id)
-            except (DeviceError, TimeoutError) as error:
+            except DeviceError as error:
                 process.check()
-                raise SwitchError(f"{program}: {error!r}\n{process.log_tail()}") from None
+                raise SwitchError(f"{program}: {error}\n{process.log_tail()}") from None
             stack.callback(device.close)
             benches[program] = Bench(device, dataplane, device_id, ports)
         yield benches

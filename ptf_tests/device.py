@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's control plane for tests: the controller's own P4Runtime connection, synchronous."""
+"""A switch's control plane for tests: synchronous, and with packet-in and packet-out.
+
+(`controller.p4rt.DeviceConnection` is asyncio and discards packets, as a controller should.)
+"""
 
 from __future__ import annotations
 
-import asyncio
+import logging
+import threading
 from collections.abc import Iterable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import grpc
@@ -21,12 +26,18 @@ from finsy import (
     P4TableEntry,
     P4TableMatch,
 )
-from finsy.grpcutil import GRPC_EOF
-from finsy.proto import p4r
+from finsy.p4client import P4RpcStatus
+from finsy.proto import p4r, p4r_grpc, rpc_code
 
-from controller.p4rt import DeviceConnection, load_program
+from controller.p4rt import DeviceError, load_program
 
+log = logging.getLogger(__name__)
+
+ELECTION_ID = p4r.Uint128(low=1)
+STATUS_DETAILS = "grpc-status-details-bin"
 CONNECT_TIMEOUT_S = 20.0
+REQUEST_TIMEOUT_S = 10.0
+LOAD_TIMEOUT_S = 90.0  # softswitch compiles a program that its cache does not hold
 PACKET_IN_TIMEOUT_S = 2.0
 
 Entity = P4TableEntry | P4ActionProfileMember | P4ActionProfileGroup
@@ -51,24 +62,6 @@ def _match(counter: p4r.Entity, schema: P4Schema) -> P4TableMatch | None:
     return P4TableEntry.decode_entry(counter.direct_counter_entry.table_entry, schema).match
 
 
-class _Connection(DeviceConnection):
-    """Keeps the packet-ins, for which the controller has no use."""
-
-    def __init__(self, name: str, device_id: int, channel: grpc.aio.Channel) -> None:
-        super().__init__(name, device_id, channel)
-        self.packets: asyncio.Queue[p4r.StreamMessageResponse] = asyncio.Queue()
-
-    async def _discard_messages(self) -> None:
-        assert self._stream is not None
-        while (message := await self._stream.read()) is not GRPC_EOF:
-            if message.WhichOneof("update") == "packet":
-                self.packets.put_nowait(message)
-
-    async def send(self, message: p4r.StreamMessageRequest) -> None:
-        assert self._stream is not None
-        await self._stream.write(message)
-
-
 class Device:
     """Primary controller of one switch, with one program loaded.
 
@@ -76,34 +69,67 @@ class Device:
     """
 
     def __init__(self, program: str, address: str, device_id: int) -> None:
-        """Connect, become primary, load the program. Raises DeviceError, or TimeoutError."""
+        """Connect, become primary, load the program. Raises DeviceError."""
         self.schema = load_program(program)
-        self._runner = asyncio.Runner()
+        self._device_id = device_id
         self._inserted: list[Entity] = []
+        self._requests: SimpleQueue[p4r.StreamMessageRequest | None] = SimpleQueue()
+        self._arbitrations: SimpleQueue[p4r.MasterArbitrationUpdate] = SimpleQueue()
+        self._packets: SimpleQueue[p4r.StreamMessageResponse] = SimpleQueue()
+        self._channel = grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),))
+        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         try:
-            self._connection = self._runner.run(self._open(program, address, device_id))
-        except BaseException:
-            self._runner.close()
-            raise
-
-    async def _open(self, program: str, address: str, device_id: int) -> _Connection:
-        options = (("grpc.enable_http_proxy", 0), ("grpc.initial_reconnect_backoff_ms", 50))
-        self._channel = grpc.aio.insecure_channel(address, options=options)
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await self._channel.channel_ready()
-        connection = _Connection(program, device_id, self._channel)
-        await connection.become_primary()
-        await connection.set_program(self.schema)
-        return connection
+            grpc.channel_ready_future(self._channel).result(CONNECT_TIMEOUT_S)
+            self._stream = self._stub.StreamChannel(iter(self._requests.get, None))
+            self._reader = threading.Thread(target=self._read_stream, daemon=True)
+            self._reader.start()
+            self._become_primary()
+            self._load_program()
+        except grpc.FutureTimeoutError:
+            self._channel.close()
+            raise DeviceError(f"nothing answers at {address}") from None
+        except grpc.RpcError as error:
+            self._channel.close()
+            raise DeviceError(f"{program}: {error.code()}: {error.details()}") from None
 
     def close(self) -> None:
         """End the connection."""
-        self._runner.run(self._close())
-        self._runner.close()
+        self._requests.put(None)
+        self._stream.cancel()
+        self._reader.join()
+        self._channel.close()
 
-    async def _close(self) -> None:
-        await self._connection.close()
-        await self._channel.close()
+    def _read_stream(self) -> None:
+        try:
+            for message in self._stream:
+                kind = message.WhichOneof("update")
+                if kind == "packet":
+                    self._packets.put(message)
+                elif kind == "arbitration":
+                    self._arbitrations.put(message.arbitration)
+        except grpc.RpcError as error:
+            # An end that is not ours shows in the next request or missing packet.
+            if error.code() != grpc.StatusCode.CANCELLED:
+                log.error("the stream ended: %s", error)
+
+    def _become_primary(self) -> None:
+        offer = p4r.MasterArbitrationUpdate(device_id=self._device_id, election_id=ELECTION_ID)
+        self._requests.put(p4r.StreamMessageRequest(arbitration=offer))
+        try:
+            answer = self._arbitrations.get(timeout=CONNECT_TIMEOUT_S)
+        except Empty:
+            raise DeviceError("no answer to arbitration") from None
+        if answer.status.code != rpc_code.OK:
+            raise DeviceError(f"arbitration: {answer.status.message}")
+
+    def _load_program(self) -> None:
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=self._device_id,
+            election_id=ELECTION_ID,
+            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+            config=self.schema.get_pipeline_config(),
+        )
+        self._stub.SetForwardingPipelineConfig(request, timeout=LOAD_TIMEOUT_S)
 
     # ---- tables --------------------------------------------------------------------------------
 
@@ -124,24 +150,40 @@ class Device:
 
     def refused(self, item: Entity) -> str:
         """Try to insert an entry that the switch must refuse; the name of its error code."""
-        update = p4r.Update(type=p4r.Update.INSERT, entity=item.encode(self.schema))
-        (error,) = self._runner.run(self._connection.write([update]))
-        return error.code
+        (code,) = self._write_all(p4r.Update.INSERT, [item])
+        return code
 
     def clean(self) -> None:
-        """Delete everything that is still there, last first."""
+        """Delete everything that is still there, last first, and forget packets not asked for."""
         self.delete(*reversed(self._inserted))
+        while not self._packets.empty():
+            self._packets.get()
 
-    def _write(self, kind: p4r.Update.Type.ValueType, entries: Sequence[Entity]) -> None:
-        updates = [p4r.Update(type=kind, entity=item.encode(self.schema)) for item in entries]
-        errors = self._runner.run(self._connection.write(updates)) if updates else []
-        assert not errors, f"the switch refused {[(entries[e.index], e) for e in errors]}"
+    def _write(self, kind: p4r.Update.Type.ValueType, items: Sequence[Entity]) -> None:
+        errors = self._write_all(kind, items) if items else []
+        assert not errors, f"the switch refused: {errors}"
+
+    def _write_all(self, kind: p4r.Update.Type.ValueType, items: Sequence[Entity]) -> list[str]:
+        """Write one batch; the codes of the updates that were refused."""
+        request = p4r.WriteRequest(
+            device_id=self._device_id,
+            election_id=ELECTION_ID,
+            updates=[p4r.Update(type=kind, entity=item.encode(self.schema)) for item in items],
+        )
+        try:
+            self._stub.Write(request, timeout=REQUEST_TIMEOUT_S)
+        except grpc.RpcError as error:
+            metadata = dict(error.trailing_metadata())
+            if STATUS_DETAILS not in metadata:
+                raise
+            status = P4RpcStatus.from_bytes(metadata[STATUS_DETAILS])
+            return [detail.canonical_code.name for detail in status.details.values()]
+        return []
 
     def _read(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
-        async def collect() -> list[p4r.Entity]:
-            return [entity async for entity in self._connection.read(*entities)]
-
-        return self._runner.run(collect())
+        request = p4r.ReadRequest(device_id=self._device_id, entities=entities)
+        answers = self._stub.Read(request, timeout=REQUEST_TIMEOUT_S)
+        return [entity for answer in answers for entity in answer.entities]
 
     def entries(self, table: str) -> list[P4TableEntry]:
         """What the switch holds in this table."""
@@ -179,18 +221,12 @@ class Device:
 
     def packet_out(self, payload: bytes, **metadata: int) -> None:
         """Send a packet into the switch's CPU port."""
-        message = P4PacketOut(payload, **metadata).encode_update(self.schema)
-        self._runner.run(self._connection.send(message))
+        self._requests.put(P4PacketOut(payload, **metadata).encode_update(self.schema))
 
     def packet_in(self, timeout_s: float = PACKET_IN_TIMEOUT_S) -> P4PacketIn | None:
         """The oldest packet from the CPU port; None when none comes within ``timeout_s``."""
-
-        async def take() -> p4r.StreamMessageResponse | None:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await self._connection.packets.get()
-            except TimeoutError:
-                return None
-
-        message = self._runner.run(take())
-        return None if message is None else P4PacketIn.decode(message, self.schema)
+        try:
+            message = self._packets.get(timeout=timeout_s)
+        except Empty:
+            return None
+        return P4PacketIn.decode(message, self.schema)
