@@ -210,14 +210,8 @@ class TestMembersAndGroups:
         packets = [flow(source_port=0xC000 + n) for n in range(32)]
         assert ports_of(fabric, packets) == {UPLINKS[2]: 32}
 
-    def test_emptied_group_drops(self, grouped: Bench) -> None:
-        # The only drop without a reason: BMv2 ends the ingress pipeline at an empty group.
-        grouped.device.modify(self.group())
-        packet = ethernet(arriving(IN), flow())
-        before = grouped.counters()
-        grouped.send(IN, packet)
-        grouped.expect_counters(before, {("port_in", IN): Count(1, len(packet))})
-        grouped.expect_nothing()
+    # A group that loses its last member while an entry refers to it is not tested: BMv2 goes on
+    # at an uninitialised pointer then (MatchTableIndirect::lookup leaves next_node unset).
 
 
 def test_missing_group_has_no_route(fabric: Bench) -> None:
