@@ -26,7 +26,7 @@ const port_t FIRST_PLANE_PORT = 2;   // plane p is port p + 2
 // each of 512 groups fill `slots` at full size.
 const bit<32> DESTINATIONS  = 4096;
 const bit<32> GROUPS        = 1024;
-const bit<32> PLANE_SETS    = 1024;  // plane set x mask of planes that are down
+const bit<32> PLANE_SETS    = 4096;  // plane set x mask of planes that are down
 const bit<32> SLOTS         = 131072;
 const bit<32> GROUP_PLANES  = 8192;  // GROUPS x 8
 const bit<32> PORTS         = 512;
