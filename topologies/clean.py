@@ -37,6 +37,10 @@ class Removed:
     processes: tuple[int, ...]
     interfaces: tuple[str, ...]
 
+    def __bool__(self) -> bool:
+        """Whether there was anything."""
+        return bool(self.processes or self.interfaces)
+
     def __str__(self) -> str:
         parts = [
             f"{len(found)} {what}"
@@ -57,7 +61,11 @@ def remove_leftovers(run_dir: RunDir) -> Removed:
 
 
 def _kill_processes(run_dir: RunDir) -> tuple[int, ...]:
-    ours = {pid for pid, started in run_dir.children() if start_time(pid) == started}
+    ours = {
+        pid
+        for pid, started in run_dir.children()
+        if start_time(pid) == started and _is_running(pid)
+    }
     inside = f"{run_dir.path}/"
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

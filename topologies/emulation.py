@@ -75,7 +75,7 @@ class Emulation:
         self.fabric = fabric
         self._topology_file = topology_file.absolute()
         self._target = target
-        self._run_dir = run_dir
+        self.run_dir = run_dir
         self._pcap = pcap
         self._linux_switches = frozenset(linux_switches)
         self._progress = progress
@@ -101,7 +101,7 @@ class Emulation:
             self._set_bmv2_queues()
             self._progress(f"all of them answer on {self._target}")
             self.inventory = self._describe()
-            save_inventory(self.inventory, self._run_dir.path)
+            save_inventory(self.inventory, self.run_dir.path)
             self._undo = undo.pop_all()
         return self
 
@@ -136,7 +136,7 @@ class Emulation:
                     grpc_address=f"127.0.0.1:{FIRST_GRPC_PORT + (device.device_id or 0)}",
                 )
                 node.queue_depth = topology.queue_depth
-            self._run_dir.record(node.pid)
+            self.run_dir.record(node.pid)
 
     def _plug_wires(self, undo: ExitStack) -> None:
         links = self.fabric.links
@@ -149,7 +149,7 @@ class Emulation:
         ]
         self.wires = Wires(cables)
         undo.callback(self.wires.close)
-        (self._run_dir.path / WIRES).symlink_to(self.wires.panel.outside_path)
+        (self.run_dir.path / WIRES).symlink_to(self.wires.panel.outside_path)
         configure(list(self._hosts.values()))
 
         rates = self.fabric.topology.link_rates
@@ -186,7 +186,7 @@ class Emulation:
         except ProcessError as error:
             raise EmulationError(str(error)) from error
         self._processes[name] = process
-        self._run_dir.record(process.pid)
+        self.run_dir.record(process.pid)
 
     async def _wait_until_ready(self) -> None:
         """Until every switch and agent answers; EmulationError as soon as one has ended."""
@@ -299,10 +299,10 @@ class Emulation:
         )
 
     def _log(self, name: str) -> Path:
-        return self._run_dir.path / f"{name}.log"
+        return self.run_dir.path / f"{name}.log"
 
     def _control(self, host: str) -> Path:
-        return self._run_dir.path / f"{host}.sock"
+        return self.run_dir.path / f"{host}.sock"
 
 
 def _program(device: Device) -> Literal["fabric", "nic"]:

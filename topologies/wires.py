@@ -55,7 +55,7 @@ class End:
 class Fault(Enum):
     """What is wrong with a wire."""
 
-    NONE = "none"
+    NONE = "ok"
     CUT = "cut"
     BLACKHOLE = "blackhole"
     LOSS = "loss"
