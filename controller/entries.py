@@ -43,7 +43,7 @@ TABLE_SIZES = {
         "locator_block": 4,
         "destinations": 4096,
         "group_cfg": 1024,
-        "plane_sets": 1024,
+        "plane_sets": 4096,
         "slots": 131072,
         "own_sid": 16,
         "own_address": 16,

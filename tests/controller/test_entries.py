@@ -313,10 +313,15 @@ def test_a_denied_nic_link_is_avoided_both_ways() -> None:
 
 
 def test_what_does_not_fit_a_table_is_refused() -> None:
-    fabric = fabric_of(8, 6, 1, 2)
-    links = tuple((f"p{p}t0-{p % 6}", f"p{p}t1-0") for p in range(6))
+    fabric = fabric_of(8, 32, 1, 2)  # every T0 group reached over another set of planes
+    links = tuple(
+        (f"p{p}t0-{group}", f"p{p}t1-0")
+        for group in range(1, 32)
+        for p in range(5)
+        if group >> p & 1
+    )
     with pytest.raises(
-        PolicyError, match=r"n0-0: table plane_sets would need \d+ entries; .* 1024"
+        PolicyError, match=r"n0-0: table plane_sets would need \d+ entries; .* 4096"
     ):
         desired_entries(fabric, "n0-0", Policy(deny=Deny(links=links)))
     fabric = fabric_of(8, 64, 1, 1)
