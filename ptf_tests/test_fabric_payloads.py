@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from controller.addressing import DT6_USID, carrier, group_prefix, host_address, shift
@@ -59,12 +61,12 @@ def over_un(inner: bytes, *, dscp: int = 0, ecn: int = 0, flow_label: int = 0) -
     return Forward(IN, ethernet(arriving(IN), before), OUT, ethernet(leaving(OUT), after))
 
 
-@pytest.mark.parametrize("opcode", Opcode)
+@pytest.mark.parametrize("opcode", Opcode, ids=attrgetter("name"))
 def test_every_opcode_through_un(t0: Bench, opcode: Opcode) -> None:
     t0.check(over_un(mrc(opcode, HOST, PEER)))
 
 
-@pytest.mark.parametrize("opcode", Opcode)
+@pytest.mark.parametrize("opcode", Opcode, ids=attrgetter("name"))
 def test_every_opcode_through_decapsulation(t0: Bench, opcode: Opcode) -> None:
     prefix, length = group_prefix(OTHER_T0)
     t0.device.insert(local_dt6(), ipv6_route(prefix, length, next_hop("forward", OUT)))

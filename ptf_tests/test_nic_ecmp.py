@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import pytest
 from finsy import P4TableAction
@@ -87,7 +88,7 @@ def planes_of(bench: Bench, packets: Sequence[bytes]) -> dict[int, int]:
     return counts
 
 
-@pytest.mark.parametrize("opcode", Opcode)
+@pytest.mark.parametrize("opcode", Opcode, ids=attrgetter("name"))
 def test_every_opcode_is_sent_without_a_carrier(ecmp: Bench, opcode: Opcode) -> None:
     assert len(planes_of(ecmp, [mrc(opcode, HOST, PEER)] * 3)) == 1
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from controller.addressing import (
@@ -136,7 +138,7 @@ class TestOwnCarrier:
 class TestDecapsulation:
     """The inner packet goes up as the peer sent it, but for ECN."""
 
-    @pytest.mark.parametrize("opcode", Opcode)
+    @pytest.mark.parametrize("opcode", Opcode, ids=attrgetter("name"))
     def test_every_opcode(self, host_nic: Bench, opcode: Opcode) -> None:
         packet = mrc(opcode, PEER, HOST, flow_label=EV)
         fate = delivered(5, outer(own(5), packet), packet)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 from finsy import P4TableAction
 
@@ -94,7 +96,7 @@ def write(
 class TestEncapsulation:
     """The outer header, bit by bit, and the host's packet under it."""
 
-    @pytest.mark.parametrize("opcode", Opcode)
+    @pytest.mark.parametrize("opcode", Opcode, ids=attrgetter("name"))
     def test_every_opcode(self, host_nic: Bench, opcode: Opcode) -> None:
         packet = mrc(opcode, HOST, PEER, flow_label=EV_CHOSEN | EV)
         fate = chosen(packet, EV)
@@ -104,7 +106,7 @@ class TestEncapsulation:
         assert inner == mrc(opcode, HOST, PEER, flow_label=EV)
         assert_checksums(inner)
 
-    @pytest.mark.parametrize("opcode", Opcode)
+    @pytest.mark.parametrize("opcode", Opcode, ids=attrgetter("name"))
     def test_every_opcode_within_the_t0_group(self, host_nic: Bench, opcode: Opcode) -> None:
         host_nic.check(chosen(mrc(opcode, HOST, NEIGHBOUR, flow_label=EV_CHOSEN | EV), EV))
 
