@@ -21,7 +21,7 @@ def test_fair_draws_pass() -> None:
     "weights",
     [
         pytest.param([1, 1, 1, 2], id="one twice as heavy"),
-        pytest.param([9, 10, 10, 14], id="a little heavier"),
+        pytest.param([9, 10, 10, 16], id="somewhat heavier"),
         pytest.param([1, 1, 1, 0], id="one never"),
     ],
 )
