@@ -105,6 +105,23 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
             run.wait()
 
 
+def test_whole_run_without_a_terminal(runner: Runner) -> None:
+    before = interfaces()
+    started = time.monotonic()
+    answer = runner.tool("topologies.run", "--target", TARGET)
+    took = time.monotonic() - started
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "12 of 12 messages have the same SHA-256" in answer.stdout
+    # A map per plane and one of paths, before and after the cut: only one link, and its path.
+    assert answer.stdout.count("T0-T1 links of plane") == 4
+    assert answer.stdout.count(" 100 % ") == 2
+    assert "cut: p1t0-0 - p1t1-1" in answer.stdout
+    assert took < 60
+    assert runner.processes() == []
+    assert interfaces() == before
+    assert not runner.run_dir.exists()
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
 )
