@@ -52,6 +52,10 @@ PROBES_PER_WAY = 20
 PACKETS_PER_PATH = 20
 
 
+PathPackets = Counter[tuple[int, int, int, int]]
+"""Packets by (source group, destination group, plane, uplink)."""
+
+
 class DemoError(Exception):
     """The demonstration could not be carried out; the message says why."""
 
@@ -109,16 +113,17 @@ class Demonstration:
 
     # 1 and 2: traffic ----------------------------------------------------------------------------
     def _transfer(self) -> None:
-        before = self._counters()
+        before, carried_before = self._counters(), asyncio.run(self._path_packets())
         outcomes = asyncio.run(self._write_all())
         counted = self._counters() - before
+        carried = asyncio.run(self._path_packets()) - carried_before
         console.print("\n[bold]Packets by plane and T1[/]")
         print_spray(self._fabric, counted)
         print_drops(counted)
         for place, packets in uncounted_losses(self._fabric, counted).items():
             console.print(f"lost {place}, seen by no program: {packets}")
         self._check_loss(outcomes)
-        self._check_paths(outcomes)
+        self._check_paths(outcomes, carried)
 
     async def _write_all(self) -> list[Outcome]:
         flows = await self._register()
@@ -236,9 +241,8 @@ class Demonstration:
             f"sent again: {resent}"
         )
 
-    def _check_paths(self, outcomes: Sequence[Outcome]) -> None:
+    def _check_paths(self, outcomes: Sequence[Outcome], carried: PathPackets) -> None:
         """Every path between two T0 groups must have carried something."""
-        carried = asyncio.run(self._path_packets())
         by_pair: Counter[tuple[int, int]] = Counter()
         for outcome in outcomes:
             by_pair[_groups(outcome.flow)] += outcome.sent.packets
@@ -266,9 +270,9 @@ class Demonstration:
         )
         console.print(f"{paths - unused} of {paths} paths between T0 groups carried packets")
 
-    async def _path_packets(self) -> Counter[tuple[int, int, int, int]]:
-        """Packets by (source group, destination group, plane, uplink), as received."""
-        carried: Counter[tuple[int, int, int, int]] = Counter()
+    async def _path_packets(self) -> PathPackets:
+        """Packets received so far."""
+        carried: PathPackets = Counter()
         stats = await asyncio.gather(*(self._agents[host.name].stats() for host in self._hosts))
         group_of = {addr.ipv6(self._fabric.host_address(host)): host.group for host in self._hosts}
         for host, of_host in zip(self._hosts, stats, strict=True):

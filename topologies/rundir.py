@@ -29,6 +29,7 @@ from types import TracebackType
 LOCK = "run.lock"
 CHILDREN = "children"
 WIRES = "wires"
+MAX_PATH_BYTES = 107 - len("/h1023-1023.sock")
 NAMESPACE_LOCK = (
     "\0mrc-fabric"  # an abstract address: of the network namespace, not of a file system
 )
@@ -56,6 +57,11 @@ class RunDir:
 
     def __enter__(self) -> RunDir:
         """Make the directory, or take over what a crashed run left. Raises RunDirError."""
+        if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
+            raise RunDirError(
+                f"{self.path} is longer than {MAX_PATH_BYTES} bytes, which leaves no room for the "
+                "agents' sockets (Linux: 107 bytes): set MRC_RUN_DIR to a shorter path"
+            )
         with ExitStack() as locks:
             _lock_namespace(locks)
             try:

@@ -48,6 +48,11 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulation]:
         yield emulation
 
 
+def test_nobody_sends_unasked(mini: Emulation) -> None:
+    time.sleep(2.0)  # in which kernels would solicit routers and report multicast listening
+    assert devices_seen(counters(mini)) == {}
+
+
 @pytest.mark.parametrize(("src", "dst"), PAIRS)
 def test_every_ev_takes_its_path_into_the_right_memory(mini: Emulation, src: str, dst: str) -> None:
     for plane in range(FABRIC.planes):

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -214,6 +219,13 @@ def test_foreign_files_in_the_run_directory_are_safe(runner: Runner) -> None:
     assert (runner.run_dir / "thesis.txt").read_text() == "years of work"
 
 
+def test_run_directory_too_long_for_sockets_is_refused(runner: Runner) -> None:
+    runner.environment["MRC_RUN_DIR"] = f"/tmp/{'x' * 100}"
+    answer = runner.tool("topologies.run", "--no-demo")
+    assert answer.returncode == 1
+    assert "shorter path" in answer.stderr
+
+
 def test_fabric_that_is_too_large_is_refused_before_anything_is_made(runner: Runner) -> None:
     answer = runner.tool("topologies.run", "--topo", "topologies/full-131k.yaml", "--no-demo")
     assert answer.returncode == 1
@@ -229,3 +241,56 @@ def test_captures_every_switch_port(runner: Runner, tmp_path: Path) -> None:
     names = {path.name for path in captures.iterdir()}
     assert {"p0t0-0-eth1_in.pcap", "n1-1-eth3_out.pcap"} <= names
     assert len(names) == 2 * (4 * 4 + 4 * 2 + 4 * 3)  # in and out of T0s, T1s, NICs
+
+
+def test_prompt_on_a_terminal(runner: Runner) -> None:
+    before = interfaces()
+    terminal, other_end = pty.openpty()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "topologies.run", "--target", TARGET, "--no-demo"],
+        cwd=REPOSITORY,
+        env={**runner.environment, "TERM": "dumb", "HOME": str(runner.run_dir.parent)},
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C works
+    )
+    runner.started.append(run)
+    os.close(other_end)
+    with FileIO(terminal, "r+b") as screen:
+        read_until(screen, b"fabric> ", START_TIMEOUT_S)
+
+        def command(line: str) -> str:
+            screen.write(f"{line}\n".encode())
+            return read_until(screen, b"fabric> ", END_TIMEOUT_S)
+
+        assert "p0t0-0|p0t1-1: cut" in command("cut p0t0-0 p0t1-1")
+        assert "p0t0-0-eth4<->p0t1-1-eth1 cut" in command("links")
+        assert "p0t0-0|p0t1-1: ok" in command("link p0t0-0 p0t1-1 up")
+        assert "n1-0|p1t0-1: loss" in command("loss n1-0 p1t0-1 12.5%")
+        assert "n1-0|p1t0-1: blackhole" in command("blackhole p1t0-1 n1-0")
+        assert "n1-0|p1t0-1: restored" in command("restore")
+        assert "no faults" in command("faults")
+        assert "allowed: h0-0|n0-0" in command("cut h0-0 h1-1")
+        assert "usage: loss A B PERCENT" in command("loss a b")
+        assert "fd4d:5243::1:2" in command("h0-0 echo h1-1")
+        assert "dev h0-0-eth0" in command("h0-0 ip -6 route")
+        assert "p0t1-1" in command("mrcctl path h0-0 h1-1 --ev 0x00080000")
+        assert "is of no use" in command("pingall")
+        assert "Interrupt" in command("\x03")  # Ctrl-C is the prompt's own and ends nothing
+        screen.write(b"exit\n")
+        assert run.wait(END_TIMEOUT_S) == 0
+    assert runner.processes() == []
+    assert interfaces() == before
+
+
+def read_until(screen: FileIO, mark: bytes, timeout_s: float) -> str:
+    """What a terminal shows up to `mark`."""
+    shown = b""
+    deadline = time.monotonic() + timeout_s
+    while not shown.endswith(mark):
+        ready, _, _ = select.select([screen], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, f"no {mark!r} within {timeout_s} s after {shown.decode(errors='replace')}"
+        shown += screen.read(4096) or b""
+    return shown.decode()
