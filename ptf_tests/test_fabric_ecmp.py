@@ -17,8 +17,9 @@ from finsy import (
 
 from controller.addressing import group_prefix, host_address
 from controller.drops import DropReason
-from ptf_tests.bench import Bench
+from ptf_tests.bench import Bench, Forward
 from ptf_tests.device import Count, entry
+from ptf_tests.hashes import crc32_of
 from ptf_tests.packets import (
     NEXT_HEADER_ICMPV6,
     NEXT_HEADER_TCP,
@@ -110,6 +111,26 @@ def test_one_flow_stays_on_one_path(ecmp: Bench) -> None:
 def test_what_is_not_hashed_does_not_move_a_flow(ecmp: Bench) -> None:
     packets = [flow(text=bytes([n]) * n, dscp=n, hop_limit=2 + n) for n in range(1, 50)]
     assert len(ports_of(ecmp, packets)) == 1
+
+
+def test_member_is_the_crc32_of_the_flow(ecmp: Bench) -> None:
+    # Source, destination, flow label, next header, ports; the members in the order of the set.
+    fates = []
+    for n in range(128):
+        label, port = n * 0x3C6EF & 0xFFFFF, 0xC000 + n * n
+        fields = [
+            (HOST, 128),
+            (PEER, 128),
+            (label, 20),
+            (NEXT_HEADER_UDP, 8),
+            (port, 16),
+            (4791, 16),
+        ]
+        out = UPLINKS[crc32_of(fields) % len(UPLINKS)]
+        packet, aged = (flow(label=label, source_port=port, hop_limit=hops) for hops in (64, 63))
+        sent, expected = ethernet(arriving(IN), packet), ethernet(leaving(out), aged)
+        fates.append(Forward(IN, sent, out, expected))
+    ecmp.check(*fates)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from controller.addressing import host_address, nic_plane_port, path_ev
 from controller.drops import DropReason
 from mrc.opcodes import Opcode
 from ptf_tests.bench import Bench, Forward
+from ptf_tests.hashes import crc32_of
 from ptf_tests.nic_world import (
     EV_CHOSEN,
     HOST,
@@ -96,6 +97,27 @@ def test_every_opcode_is_sent_without_a_carrier(ecmp: Bench, opcode: Opcode) -> 
 def test_one_flow_stays_on_one_plane(ecmp: Bench) -> None:
     packets = [flow(text=bytes([n]) * n, dscp=n, hop_limit=n) for n in range(50)]
     assert len(planes_of(ecmp, packets)) == 1
+
+
+def test_plane_is_the_crc32_of_the_flow(ecmp: Bench) -> None:
+    # Ports, next header, flow label, destination, source: not fabric.p4's order.
+    fates = []
+    for n in range(128):
+        label, port = n * 0x3C6EF & 0xDFFFF, 0xC000 + n * n  # never "EV chosen"
+        fields = [
+            (port, 16),
+            (4791, 16),
+            (NEXT_HEADER_UDP, 8),
+            (label, 20),
+            (PEER, 128),
+            (HOST, 128),
+        ]
+        plane = crc32_of(fields) % len(PLANES)
+        packet = flow(label=label, source_port=port)
+        fates.append(
+            Forward(HOST_PORT, from_host(packet), nic_plane_port(plane), sent_plain(packet, plane))
+        )
+    ecmp.check(*fates)
 
 
 @pytest.mark.parametrize(
