@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hashes and checksums: their inputs as a byte string, as BMv2 lays them out."""
+
+from __future__ import annotations
+
+from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, SizedConst
+from softswitch.errors import Unsupported
+from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.names import Names, literal
+
+ALGORITHMS = ("crc16", "crc32", "crcCCITT", "csum16", "identity", "xor16", "xor32")
+
+
+def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
+    """A C function `c_name(p, v)` that computes the calculation.
+
+    BMv2 leaves fields of invalid headers out and pads the last byte with zeros.
+    """
+    where = f"calculation {calculation.name}"
+    if calculation.algorithm not in ALGORITHMS:
+        raise Unsupported(
+            where, f"algorithm {calculation.algorithm}; supported: {', '.join(ALGORITHMS)}"
+        )
+    pieces = [piece for item in calculation.inputs for piece in _pieces(names, item, where)]
+    aligned = all(width % 8 == 0 for _, _, width in pieces)
+    most = (sum(width for _, _, width in pieces) + 7) // 8
+    lines = [
+        f"static uint64_t {c_name}(const struct ss_packet *p, const struct phv *v) {{",
+        "    (void)p, (void)v;",
+        f"    uint8_t buf[{most or 1}{' + SS_MAX_PACKET' if calculation.payload else ''}];",
+        f"    memset(buf, 0, {most or 1});",
+        "    uint32_t at = 0;",
+    ]
+    for condition, code, width in pieces:
+        guard = f"if ({condition}) " if condition else ""
+        lines.append(f"    {guard}{{ {_append(code, width, aligned)} at += {width}; }}")
+    lines.append("    uint32_t bytes = (at + 7) / 8;")
+    if calculation.payload:
+        lines.append("    memcpy(buf + bytes, p->data, p->len);")
+        lines.append("    bytes += p->len;")
+    lines.append(f"    return ss_{calculation.algorithm}(buf, bytes);")
+    return "\n".join([*lines, "}"])
+
+
+def _append(code: str, width: int, aligned: bool) -> str:
+    if aligned:
+        return f"ss_put(buf + at / 8, {code}, {width // 8});"
+    if width <= 64:
+        return f"ss_append_bits(buf, at, (uint64_t)({code}), {width});"
+    return (
+        f"ss_append_bits(buf, at, (uint64_t)(({code}) >> 64), {width - 64}); "
+        f"ss_append_bits(buf, at + {width - 64}, (uint64_t)({code}), 64);"
+    )
+
+
+def _pieces(names: Names, item: Arg, where: str) -> list[tuple[str, str, int]]:
+    """(condition or "", code, width in bits) of each field of one input."""
+    match item:
+        case FieldRef(header, field):
+            return [_field(names, header, field, where)]
+        case HeaderRef(header):
+            fields = names.header(header, where).type.fields
+            return [_field(names, header, field.name, where) for field in fields]
+        case SizedConst(value, width):
+            if width > 128:
+                raise Unsupported(where, f"a constant of {width} bits; at most 128")
+            return [("", literal(value), width)]
+        case _:
+            raise Unsupported(where, f"input {item} is not supported")
+
+
+def _field(names: Names, header: str, field: str, where: str) -> tuple[str, str, int]:
+    declared = names.field(header, field, where)
+    Expressions(names, where).field(header, field)  # refuses what cannot be read
+    valid = "" if names.header(header, where).metadata else names.c_field(header, "$valid$")
+    return valid, names.c_field(header, field), declared.width

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables: their layout, and a C function `apply_<n>` that looks up, counts and runs the action.
+
+It returns 2 * action id + hit, or NO_ACTION + hit where there is nothing to run.
+"""
+
+from __future__ import annotations
+
+from softswitch.bmjson import Program, Table, find_action
+from softswitch.errors import BadProgram, Unsupported
+from softswitch.codegen.actions import action_name
+from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.layout import TableLayout, place_keys
+from softswitch.codegen.names import Names, literal
+
+NO_ACTION = 0xFFFFFFFE
+
+
+def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int]) -> TableLayout:
+    """Where keys are, and which kind of look-up serves them."""
+    where = f"table {table.name}"
+    kinds = {key.match_type for key in table.keys}
+    if unknown := kinds - {"exact", "lpm", "ternary", "range", "valid"}:
+        raise Unsupported(where, f"match type {', '.join(sorted(unknown))} is not supported")
+    if [key.match_type for key in table.keys].count("lpm") > 1:
+        raise BadProgram(f"{where}: more than one lpm key")
+    if not table.keys:
+        kind = "KEYLESS"
+    elif "range" in kinds:
+        kind = "RANGE"
+    elif "ternary" in kinds:
+        kind = "TERNARY"
+    else:
+        kind = "LPM" if "lpm" in kinds else "EXACT"
+    fields = [
+        (key.name, key.match_type, names.field(key.header, key.field, where).width)
+        for key in table.keys
+    ]
+    keys, words = place_keys(fields)
+    if words > 16:
+        raise Unsupported(where, f"a key of {words} words; at most 16")
+    if table.type not in ("simple", "indirect", "indirect_ws"):
+        raise Unsupported(where, f"type {table.type} is not supported")
+    if table.profile is not None and table.profile not in profiles:
+        raise BadProgram(f"{where}: there is no action profile {table.profile!r}")
+    return TableLayout(
+        index,
+        table.name,
+        kind,
+        keys,
+        words,
+        table.max_size,
+        None if table.profile is None else profiles[table.profile],
+        table.actions,
+        table.with_counters,
+    )
+
+
+def apply_function(
+    names: Names, program: Program, table: Table, layout: TableLayout, selector: str | None
+) -> str:
+    """The C function of a table. `selector` is the hash function of its action selector."""
+    where = f"table {table.name}"
+    lines = [
+        f"/* {table.name} */",
+        f"static uint32_t apply_{layout.index}(struct ss_state *s, struct ss_packet *p, "
+        "struct phv *v) {",
+        "    (void)v, (void)p;",
+        f"    struct ss_table *t = &s->tables[{layout.index}];",
+    ]
+    lines += [f"    {line}" for line in _look_up(names, table, layout, where)]
+    lines.append("    const struct ss_action *a = SS_LOAD(e ? &e->action : &t->def);")
+    if table.with_counters:
+        lines.append("    if (e) ss_count_hit(e, p); else ss_count_miss(t, p);")
+    if layout.profile is not None:
+        chosen = f"a->kind == SS_GROUP ? (uint32_t){selector}(p, v) : 0" if selector else "0"
+        lines.append(
+            "    if (a && a->kind != SS_DIRECT) "
+            f"a = ss_member(&s->profiles[{layout.profile}], a, {chosen});"
+        )
+    lines.append(f"    if (!a) return {NO_ACTION}u + (e != NULL);")
+    lines.append("    switch (a->id) {")
+    for action_id in table.actions:
+        name = action_name(find_action(program, action_id, where))
+        lines.append(f"    case {action_id}: {name}(s, p, v, a->data); break;")
+    lines.append("    }")
+    lines.append("    return 2 * a->id + (e != NULL);")
+    return "\n".join([*lines, "}"])
+
+
+def _look_up(names: Names, table: Table, layout: TableLayout, where: str) -> list[str]:
+    if layout.kind == "KEYLESS":
+        return ["struct ss_entry *e = NULL;"]
+    words: dict[int, list[str]] = {word: [] for word in range(layout.words)}
+    x = Expressions(names, where)
+    for key, place in zip(table.keys, layout.keys, strict=True):
+        x.field(key.header, key.field)  # refuses what cannot be read
+        code = names.c_field(key.header, key.field)
+        header = names.header(key.header, where)
+        if not header.metadata and key.field != "$valid$":
+            # BMv2 takes fields of invalid headers as 0 here.
+            code = f"({names.c_field(key.header, '$valid$')} ? {code} : 0)"
+        if key.mask is not None:
+            code = f"({code} & {literal(key.mask)})"
+        word, bit = divmod(place.shift, 64)
+        if place.width <= 64:
+            shift = f" << {bit}" if bit else ""
+            words[word].append(f"(uint64_t){code}{shift}")
+        else:
+            words[word].append(f"(uint64_t){code}")
+            words[word + 1].append(f"(uint64_t)((ss_u128){code} >> 64)")
+    items = ", ".join(" | ".join(parts) or "0" for parts in words.values())
+    return [
+        f"uint64_t key[{layout.words}] = {{ {items} }};",
+        f"struct ss_entry *e = ss_find_{layout.kind.lower()}(t, key, {layout.words});",
+    ]

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine: ports, queues, events and the thread that forwards. Private to the engine's sources;
+ * what Python calls is marked SS_API.
+ *
+ * Threads. One thread forwards (loop.c). All others are Python's. `lock` serialises the writers among
+ * themselves. The forwarding thread reads tables without a lock (rcu.c says when memory is freed); for
+ * everything else a writer parks it first (ss_park), which waits for the end of the current burst.
+ *
+ * Memory. Packets arrive in the burst buffers and are forwarded from there; nothing refers to these
+ * buffers when the next burst is read. A packet that has to wait longer is copied first (ss_own).
+ */
+#ifndef SS_ENGINE_H
+#define SS_ENGINE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "ss.h"
+
+#define SS_API __attribute__((visibility("default")))
+
+#define SS_MAX_PORTS 65536
+#define SS_MAX_PRIORITIES 8
+#define SS_BURST 64
+#define SS_LOOP_CAPACITY 1024 /* resubmitted and recirculated packets, as in simple_switch */
+#define SS_INJECT_CAPACITY 1024
+#define SS_EVENT_CAPACITY 16384
+#define SS_MAX_PACKET 65536
+#define SS_MAX_KEY_WORDS 16 /* lookup.h has masked keys on the stack */
+#define SS_ERROR_BYTES 256
+#define SS_NO_BUDGET UINT32_MAX
+
+/* Results of the functions that Python calls; softswitch/engine.py has the same numbers. */
+enum ss_result {
+    SS_OK = 0,
+    SS_E_FULL = -1,
+    SS_E_NOT_FOUND = -2,
+    SS_E_EXISTS = -3,
+    SS_E_MEMORY = -4,
+    SS_E_SYSTEM = -5, /* the message says why */
+    SS_E_ASSERTION = -6,
+    SS_E_LOOP = -7,
+    SS_E_STATE = -8,
+};
+
+struct ss_options {
+    uint32_t cpu_port; /* 0: none */
+    uint32_t drop_port;
+    uint32_t queue_depth;
+    uint32_t priorities;
+    uint32_t ring_bytes;
+    uint32_t has_seed;
+    uint64_t seed;
+};
+
+struct ss_queue {
+    struct ss_packet *head;
+    struct ss_packet **tail;
+    uint32_t size;
+    uint64_t last_send_ns;
+};
+
+/* The queues of a port number, whether or not an interface has it. */
+struct ss_egress {
+    uint32_t port;
+    uint32_t capacity;    /* of each queue */
+    uint64_t interval_ns; /* between two packets of a queue; 0: no rate. Set before packets come */
+    uint32_t waiting;     /* packets in all its queues */
+    bool listed;          /* is in one of the lists of ports with waiting packets */
+    struct ss_egress *next_waiting;
+    uint64_t dropped;
+    struct ss_queue queues[SS_MAX_PRIORITIES];
+};
+
+struct ss_port_stats {
+    uint64_t rx_packets, rx_bytes, rx_dropped, rx_errors;
+    uint64_t tx_packets, tx_bytes, tx_dropped, tx_errors;
+    uint64_t queue_dropped;
+};
+
+struct ss_port {
+    uint32_t number;
+    char name[16];
+    int fd;
+    uint32_t pending; /* messages to send */
+    bool dirty;       /* is in the list of ports with pending messages */
+    struct ss_port *next_dirty;
+    struct mmsghdr messages[SS_BURST];
+    struct iovec iov[SS_BURST][2];
+    uint8_t *owned[SS_BURST]; /* payloads to free once sent */
+    uint8_t *headers;         /* SS_BURST times the program's longest headers */
+    FILE *pcap_in;
+    FILE *pcap_out;
+    struct ss_port_stats stats;
+};
+
+struct ss_replica {
+    uint32_t port;
+    uint32_t rid;
+};
+
+struct ss_replicas {
+    struct ss_replicas *next;
+    uint32_t id;
+    uint32_t truncate; /* clone sessions: most bytes of a copy, SS_NOT_TRUNCATED */
+    uint32_t count;
+    struct ss_replica list[];
+};
+
+#define SS_REPLICA_BUCKETS 256
+struct ss_replica_table {
+    struct ss_replicas *buckets[SS_REPLICA_BUCKETS];
+};
+
+enum ss_event_kind { SS_EVENT_NONE = 0, SS_EVENT_PACKET = 1, SS_EVENT_DIGEST = 2 };
+
+struct ss_event {
+    struct ss_event *next;
+    uint32_t kind;
+    uint32_t list; /* digest: learn list id */
+    uint64_t time_us;
+    uint32_t bytes;
+    _Alignas(8) uint8_t data[];
+};
+
+struct ss_retired {
+    struct ss_retired *next;
+    void *memory;
+    uint64_t epoch;
+};
+
+/* What leaves during ss_process: port, length (both 32 bits), bytes, one packet after the other. */
+struct ss_output {
+    uint8_t *bytes;
+    size_t length;
+    size_t capacity;
+};
+
+struct ss_switch {
+    struct ss_options options;
+    void *library; /* of the program */
+    const struct ss_program *program; /* NULL: nothing loaded, packets are dropped */
+    struct ss_state *state;
+    uint64_t start_ns;
+    uint64_t now_us; /* of the packets being processed, when the program needs a clock */
+
+    struct ss_port **ports; /* by number */
+    struct ss_port **port_list;
+    uint32_t port_count;
+    struct ss_egress **egress; /* by port number, made when first used */
+    /* Ports with waiting packets: without a rate, served after every packet, and with one. */
+    struct ss_egress *waiting, **waiting_tail;
+    struct ss_egress *paced, **paced_tail;
+    struct ss_packet *loop_head, **loop_tail; /* resubmitted and recirculated packets */
+    uint32_t loop_size;
+    uint64_t loop_dropped;
+    struct ss_packet *free_packets;
+    struct ss_port *dirty; /* ports with pending messages */
+    struct ss_replica_table multicast;
+    struct ss_replica_table clones;
+    struct ss_burst *burst; /* receive buffers (port.c) */
+    uint8_t *scratch; /* headers of a packet that is not sent to an interface */
+
+    /* ss_process */
+    struct ss_output output;
+    bool processing;
+    bool failed; /* an assertion; the text is in `failure` */
+    char failure[SS_ERROR_BYTES];
+
+    /* forwarding thread */
+    pthread_t thread;
+    bool started;
+    bool stop; /* atomic */
+    int epoll_fd;
+    int wake_fd;
+    pthread_mutex_t park_lock;
+    pthread_cond_t parked;
+    pthread_cond_t resumed;
+    uint32_t parkers; /* atomic */
+    bool busy;        /* under park_lock: the thread may hold references */
+    uint64_t epoch;   /* atomic: quiescent states passed */
+
+    /* writers */
+    pthread_mutex_t lock;
+    struct ss_retired *retired, **retired_tail;
+    uint32_t retired_count;
+
+    /* packets from the CPU port */
+    pthread_mutex_t inject_lock;
+    struct ss_event *inject_head, **inject_tail;
+    uint32_t inject_count;
+
+    /* events */
+    pthread_mutex_t event_lock;
+    pthread_cond_t event_ready;
+    struct ss_event *event_head, **event_tail;
+    uint32_t event_count;
+    uint64_t events_lost;
+};
+
+/* rcu.c */
+void ss_quiescent(struct ss_switch *sw);
+void ss_sleep_begin(struct ss_switch *sw);
+void ss_sleep_end(struct ss_switch *sw);
+void ss_retire(struct ss_switch *sw, void *memory);
+void ss_reclaim_all(struct ss_switch *sw);
+void ss_park(struct ss_switch *sw);
+void ss_unpark(struct ss_switch *sw);
+
+/* switch.c */
+uint64_t ss_now_ns(void);
+int ss_fail(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* program.c */
+void ss_unload(struct ss_switch *sw);
+int ss_make_header_room(struct ss_switch *sw);
+/* event.c */
+void ss_injected(struct ss_switch *sw);
+
+/* packet.c */
+struct ss_packet *ss_packet_new(struct ss_switch *sw);
+void ss_packet_free(struct ss_switch *sw, struct ss_packet *p);
+void ss_packet_pool_free(struct ss_switch *sw);
+bool ss_own(struct ss_packet *p);
+bool ss_share(struct ss_packet *copy, const struct ss_packet *p);
+
+/* hash.c */
+struct ss_hash *ss_hash_new(uint32_t slots);
+struct ss_hash *ss_hash_grown(const struct ss_hash *h);
+bool ss_hash_is_full(const struct ss_hash *h);
+void ss_hash_add(struct ss_hash *h, struct ss_entry *e, uint32_t tag);
+uint64_t *ss_hash_slot_of(struct ss_hash *h, const struct ss_entry *e);
+void ss_hash_remove(struct ss_hash *h, const struct ss_entry *e);
+
+/* table.c, profile.c */
+int ss_table_init(struct ss_table *t, const struct ss_table_desc *desc);
+void ss_table_destroy(struct ss_table *t);
+struct ss_action *ss_action_new(uint32_t kind, uint32_t id, const uint64_t *data, uint32_t words);
+int ss_profile_init(struct ss_profile *p);
+void ss_profile_destroy(struct ss_profile *p);
+
+/* match.c: puts an entry where readers find it, or removes it from there */
+int ss_link_hashed(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
+void ss_unlink_hashed(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
+int ss_link_range(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
+void ss_unlink_range(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
+/* ternary.c */
+int ss_link_ternary(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e,
+                    const uint64_t *mask);
+void ss_unlink_ternary(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
+
+/* traffic.c */
+void ss_clock(struct ss_switch *sw);
+void ss_receive(struct ss_switch *sw, struct ss_packet *p);
+void ss_serve_loops(struct ss_switch *sw, uint32_t budget);
+void ss_run_egress(struct ss_switch *sw, struct ss_packet *p);
+
+/* queue.c */
+struct ss_egress *ss_egress_of(struct ss_switch *sw, uint32_t port);
+void ss_enqueue(struct ss_switch *sw, struct ss_packet *p, uint32_t port);
+uint32_t ss_serve(struct ss_switch *sw, uint32_t budget);
+void ss_serve_paced(struct ss_switch *sw, uint64_t now_ns);
+uint64_t ss_next_send_ns(const struct ss_switch *sw);
+void ss_own_queued(struct ss_switch *sw);
+void ss_drop_queues(struct ss_switch *sw);
+
+/* replicas.c */
+const struct ss_replicas *ss_replicas_find(const struct ss_replica_table *t, uint32_t id);
+void ss_replicas_clear(struct ss_replica_table *t);
+
+/* port.c */
+struct ss_burst *ss_burst_new(void);
+uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port);
+uint8_t *ss_port_header_room(struct ss_switch *sw, struct ss_port *port);
+void ss_port_transmit(struct ss_switch *sw, struct ss_port *port, struct ss_packet *p,
+                      uint32_t header_bytes, uint32_t payload_bytes);
+void ss_flush_all(struct ss_switch *sw);
+int ss_port_open(struct ss_port *port, uint32_t ring_bytes, char *error);
+void ss_port_close(struct ss_port *port);
+
+/* event.c */
+void ss_event_packet(struct ss_switch *sw, const uint8_t *header, uint32_t header_bytes,
+                     const uint8_t *payload, uint32_t payload_bytes);
+void ss_event_digest(struct ss_switch *sw, const struct ss_packet *p);
+struct ss_event *ss_event_new(uint32_t kind, uint32_t bytes);
+void ss_events_clear(struct ss_switch *sw);
+
+/* pcap.c */
+FILE *ss_pcap_open(const char *path, char *error);
+void ss_pcap_write(FILE *file, const uint8_t *a, uint32_t a_bytes, const uint8_t *b, uint32_t b_bytes);
+
+/* loop.c */
+void *ss_loop(void *sw);
+void ss_wake(struct ss_switch *sw);
+
+#endif

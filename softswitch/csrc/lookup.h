@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Table look-ups, inlined into generated code with a constant number of key words. They take no lock:
+ * whatever they reach was published with a release store and stays allocated until this thread has
+ * passed a quiescent state (rcu.c).
+ */
+#ifndef SS_LOOKUP_H
+#define SS_LOOKUP_H
+
+#include "ss.h"
+
+#define SS_SLOT_DELETED 1ull
+#define SS_SLOT_POINTER 0xffffffffffffull
+
+SS_INLINE uint64_t ss_mix(uint64_t a, uint64_t b) {
+    ss_u128 m = (ss_u128)a * b;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+SS_INLINE uint64_t ss_hash_key(const uint64_t *key, unsigned words, uint32_t salt) {
+    uint64_t h = 0x9e3779b97f4a7c15ull ^ salt;
+    for (unsigned i = 0; i < words; i++) h = ss_mix(h ^ key[i], 0xe7037ed1a0b428dbull);
+    return ss_mix(h, 0x8ebc6af09c88c6e3ull);
+}
+
+SS_INLINE uint64_t ss_slot(const struct ss_entry *e, uint64_t hash) {
+    return (hash >> 48) << 48 | (uint64_t)(uintptr_t)e;
+}
+
+SS_INLINE bool ss_same_key(const uint64_t *a, const uint64_t *b, unsigned words) {
+    uint64_t diff = 0;
+    for (unsigned i = 0; i < words; i++) diff |= a[i] ^ b[i];
+    return diff == 0;
+}
+
+/* `salt` is the prefix length in lpm tables, 0 otherwise. */
+SS_INLINE struct ss_entry *ss_hash_find(const struct ss_hash *h, const uint64_t *key, unsigned words,
+                                        uint32_t salt) {
+    uint64_t hash = ss_hash_key(key, words, salt);
+    uint64_t tag = hash >> 48;
+    for (uint32_t i = (uint32_t)hash & h->mask;; i = (i + 1) & h->mask) {
+        uint64_t slot = SS_LOAD(&h->slots[i]);
+        if (slot == 0) return NULL;
+        if (slot >> 48 != tag || slot == SS_SLOT_DELETED) continue;
+        struct ss_entry *e = (struct ss_entry *)(uintptr_t)(slot & SS_SLOT_POINTER);
+        if (e->prefix_len == salt && ss_same_key(e->key, key, words)) return e;
+    }
+}
+
+SS_INLINE struct ss_entry *ss_find_exact(const struct ss_table *t, const uint64_t *key,
+                                         unsigned words) {
+    return ss_hash_find(SS_LOAD(&t->hash), key, words, 0);
+}
+
+SS_INLINE struct ss_entry *ss_find_lpm(const struct ss_table *t, const uint64_t *key, unsigned words) {
+    const struct ss_lengths *l = SS_LOAD(&t->lengths);
+    const struct ss_hash *h = SS_LOAD(&t->hash);
+    for (uint32_t i = 0; i < l->count; i++) {
+        uint32_t length = l->lengths[i];
+        uint64_t masked[16];
+        for (unsigned w = 0; w < words; w++) masked[w] = key[w] & t->masks[length * words + w];
+        struct ss_entry *e = ss_hash_find(h, masked, words, length);
+        if (e) return e;
+    }
+    return NULL;
+}
+
+SS_INLINE struct ss_entry *ss_find_ternary(const struct ss_table *t, const uint64_t *key,
+                                           unsigned words) {
+    const struct ss_tuples *all = SS_LOAD(&t->tuples);
+    struct ss_entry *best = NULL;
+    for (uint32_t i = 0; i < all->count; i++) {
+        const struct ss_tuple *tuple = all->items[i].tuple;
+        if (best && best->priority > all->items[i].best) break;
+        uint64_t masked[16];
+        for (unsigned w = 0; w < words; w++) masked[w] = key[w] & tuple->mask[w];
+        struct ss_entry *e = ss_hash_find(SS_LOAD(&tuple->hash), masked, words, 0);
+        if (e && (!best || e->priority > best->priority ||
+                  (e->priority == best->priority && e->handle < best->handle)))
+            best = e;
+    }
+    return best;
+}
+
+/* The value of a field of a packed key; `width` is at most 64 or the field starts a word. */
+SS_INLINE int ss_compare_field(const uint64_t *a, const uint64_t *b, uint32_t shift, uint32_t width) {
+    if (width <= 64) {
+        uint64_t mask = width == 64 ? ~0ull : (1ull << width) - 1;
+        uint64_t x = a[shift / 64] >> (shift % 64) & mask;
+        uint64_t y = b[shift / 64] >> (shift % 64) & mask;
+        return x < y ? -1 : x > y;
+    }
+    for (uint32_t w = (shift + width + 63) / 64; w-- > shift / 64;)
+        if (a[w] != b[w]) return a[w] < b[w] ? -1 : 1;
+    return 0;
+}
+
+/* An entry's key holds value, mask and high, one after the other; range fields have mask 0. */
+SS_INLINE struct ss_entry *ss_find_range(const struct ss_table *t, const uint64_t *key, unsigned words) {
+    const struct ss_entry_list *list = SS_LOAD(&t->list);
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct ss_entry *e = list->entries[i];
+        const uint64_t *mask = e->key + words, *high = e->key + 2 * words;
+        bool match = true;
+        for (unsigned w = 0; w < words; w++) match &= ((key[w] ^ e->key[w]) & mask[w]) == 0;
+        for (uint32_t r = 0; match && r < t->desc->range_fields; r++) {
+            struct ss_range_field f = t->desc->ranges[r];
+            match = ss_compare_field(key, e->key, f.shift, f.width) >= 0 &&
+                    ss_compare_field(key, high, f.shift, f.width) <= 0;
+        }
+        if (match) return e;
+    }
+    return NULL;
+}
+
+SS_INLINE void ss_count_hit(struct ss_entry *e, const struct ss_packet *p) {
+    __atomic_store_n(&e->packets, e->packets + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&e->bytes, e->bytes + p->counted_length, __ATOMIC_RELAXED);
+}
+
+SS_INLINE void ss_count_miss(struct ss_table *t, const struct ss_packet *p) {
+    __atomic_store_n(&t->miss_packets, t->miss_packets + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->miss_bytes, t->miss_bytes + p->counted_length, __ATOMIC_RELAXED);
+}
+
+/* The action of a member, or of the group's member that `hash` picks; NULL: an empty group. */
+SS_INLINE const struct ss_action *ss_member(const struct ss_profile *p, const struct ss_action *ref,
+                                            uint32_t hash) {
+    uint32_t handle = ref->id;
+    if (ref->kind == SS_GROUP) {
+        const struct ss_groups *groups = SS_LOAD(&p->groups);
+        const struct ss_group *g = SS_LOAD(&groups->groups[handle]);
+        /* Entry and group may be deleted while this thread still holds the entry. */
+        if (g == NULL || g->count == 0) return NULL;
+        handle = g->members[hash % g->count];
+    }
+    /* After the group: a member is published before any group that holds it. */
+    const struct ss_members *members = SS_LOAD(&p->members);
+    return SS_LOAD(&members->actions[handle]);
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What generated code includes: arithmetic, registers, counters and random numbers of the P4 program.
+ */
+#ifndef SS_PROGRAM_H
+#define SS_PROGRAM_H
+
+#include "bits.h"
+#include "hash.h"
+#include "lookup.h"
+#include "ss.h"
+#include "wide.h"
+
+/* Shifts whose amount is a run-time value: C leaves amounts of the width and beyond undefined. */
+SS_INLINE uint64_t ss_shl64(uint64_t v, uint64_t by) { return by < 64 ? v << by : 0; }
+SS_INLINE ss_u128 ss_shl128(ss_u128 v, uint64_t by) { return by < 128 ? v << by : 0; }
+SS_INLINE uint64_t ss_shr64(uint64_t v, uint64_t by) { return by < 64 ? v >> by : 0; }
+SS_INLINE ss_u128 ss_shr128(ss_u128 v, uint64_t by) { return by < 128 ? v >> by : 0; }
+SS_INLINE int64_t ss_sar64(int64_t v, uint64_t by) { return v >> (by < 63 ? by : 63); }
+SS_INLINE ss_i128 ss_sar128(ss_i128 v, uint64_t by) { return v >> (by < 127 ? by : 127); }
+
+/* Division and remainder by 0 give 0: BMv2 stops there. */
+#define SS_DIV(a, b) ((b) == 0 ? 0 : (a) / (b))
+#define SS_MOD(a, b) ((b) == 0 ? 0 : (a) % (b))
+
+/* Saturation; the arguments have no side effects. */
+#define SS_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
+
+/* The low `bits` bits as a signed number; bits is 1 to 64, 1 to 128. */
+SS_INLINE int64_t ss_extend64(uint64_t v, unsigned bits) {
+    return (int64_t)(v << (64 - bits)) >> (64 - bits);
+}
+SS_INLINE ss_i128 ss_extend128(ss_u128 v, unsigned bits) {
+    return (ss_i128)(v << (128 - bits)) >> (128 - bits);
+}
+
+SS_INLINE ss_u128 ss_big(uint64_t high, uint64_t low) { return (ss_u128)high << 64 | low; }
+
+/* Counting takes no lock: one thread forwards, and writes from outside happen while it is parked. */
+SS_INLINE void ss_count(struct ss_counter *c, uint32_t size, uint64_t index, const struct ss_packet *p) {
+    if (index >= size) return;
+    __atomic_store_n(&c[index].packets, c[index].packets + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&c[index].bytes, c[index].bytes + p->counted_length, __ATOMIC_RELAXED);
+}
+
+/* xoshiro256**: Blackman and Vigna, "Scrambled linear pseudorandom number generators". */
+SS_INLINE uint64_t ss_random(uint64_t s[4]) {
+    uint64_t x = s[1] * 5;
+    uint64_t result = (x << 7 | x >> 57) * 9;
+    uint64_t t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = s[3] << 45 | s[3] >> 19;
+    return result;
+}
+
+/* Uniform over low..high, both included; low <= high. Rejects the part that would bias. */
+SS_INLINE uint64_t ss_random_between(uint64_t s[4], uint64_t low, uint64_t high) {
+    uint64_t span = high - low + 1;
+    if (span == 0) return ss_random(s);
+    if ((span & (span - 1)) == 0) return low + (ss_random(s) & (span - 1));
+    uint64_t limit = -span % span; /* 2^64 mod span */
+    for (;;) {
+        ss_u128 m = (ss_u128)ss_random(s) * span;
+        if ((uint64_t)m >= limit) return low + (uint64_t)(m >> 64);
+    }
+}
+
+/* hash(): (value mod size) + base in 64-bit arithmetic; size 0 counts as 1. */
+SS_INLINE uint64_t ss_hash_offset(uint64_t value, uint64_t base, uint64_t size) {
+    return (size == 0 ? 0 : value % size) + base;
+}
+
+#endif

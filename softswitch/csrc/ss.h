@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the engine (compiled once) and every generated program share: packets, tables, the program's
+ * entry points. Changing anything here changes the cache key of both.
+ */
+#ifndef SS_H
+#define SS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef unsigned __int128 ss_u128;
+typedef __int128 ss_i128;
+
+#define SS_INLINE static inline __attribute__((always_inline, unused))
+#define SS_LIKELY(x) __builtin_expect(!!(x), 1)
+#define SS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define SS_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define SS_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+
+/* The values of standard_metadata.instance_type, as simple_switch numbers them. */
+enum ss_instance_type {
+    SS_NORMAL = 0,
+    SS_INGRESS_CLONE = 1,
+    SS_EGRESS_CLONE = 2,
+    SS_RECIRCULATED = 4,
+    SS_REPLICATED = 5,
+    SS_RESUBMITTED = 6,
+};
+
+/* Bit 15 marks a session id as set, so that session 0 can be used. */
+#define SS_CLONE_REQUESTED 0x8000u
+#define SS_NOT_TRUNCATED UINT32_MAX
+
+/* A packet on its way. `base` is what arrived, `data` what the parser has not consumed. */
+struct ss_packet {
+    const uint8_t *base;
+    const uint8_t *data;
+    uint8_t *owned;          /* malloc'd memory that base and data point into, or NULL: borrowed */
+    struct ss_packet *next;  /* queues and free lists */
+    uint32_t base_len;
+    uint32_t len;
+    uint32_t counted_length; /* what counters add; simple_switch's ingress_length */
+    uint32_t length;         /* packet_length: arrival, plus headers added, less headers removed */
+    uint32_t truncated;      /* most bytes that leave, SS_NOT_TRUNCATED */
+    uint32_t ingress_port;
+    uint32_t egress_port;
+    uint32_t instance_type;
+    /* Written by the program's functions for the engine. */
+    uint32_t egress_spec;
+    uint32_t multicast_group;
+    uint32_t priority;
+    uint16_t clone_session; /* SS_CLONE_REQUESTED | id, or 0 */
+    uint16_t clone_list;
+    uint16_t learn_list;
+    uint16_t resubmit_list;
+    uint16_t recirculate_list;
+    bool exit;
+    /* Microseconds since the switch started, and queue lengths in packets. */
+    uint64_t arrival_us;
+    uint64_t enqueue_us;
+    uint64_t dequeue_us;
+    uint64_t send_ns; /* earliest time at which its queue may serve it, CLOCK_MONOTONIC */
+    uint32_t enqueue_depth;
+    uint32_t dequeue_depth;
+    _Alignas(16) uint8_t phv[]; /* struct phv of the generated program */
+};
+
+/* ------------------------------------------------------------------------------------ tables */
+
+enum ss_match_kind { SS_EXACT = 0, SS_LPM = 1, SS_TERNARY = 2, SS_RANGE = 3, SS_KEYLESS = 4 };
+enum ss_action_kind { SS_DIRECT = 0, SS_MEMBER = 1, SS_GROUP = 2 };
+
+/* What an entry does. Immutable; a modification publishes another one. */
+struct ss_action {
+    uint32_t kind;   /* enum ss_action_kind */
+    uint32_t id;     /* action id of the JSON, or handle of the member or group */
+    uint64_t data[]; /* parameters, each from a word of its own, lowest word first */
+};
+
+struct ss_entry {
+    uint64_t packets; /* written by the thread that forwards only */
+    uint64_t bytes;
+    struct ss_action *action;
+    struct ss_entry *next;  /* ternary: same masked key, lower precedence */
+    struct ss_tuple *tuple; /* ternary: that it is in */
+    uint32_t hash;
+    uint32_t handle;
+    int32_t priority;
+    uint32_t prefix_len; /* lpm */
+    uint64_t key[];      /* masked; for range tables followed by mask and by high */
+};
+
+/* Open addressing, linear probing. A slot is tag << 48 | entry; 0 is free, 1 was deleted. */
+struct ss_hash {
+    uint32_t mask;
+    uint32_t used;
+    uint32_t deleted;
+    uint64_t slots[];
+};
+
+struct ss_lengths {
+    uint32_t count;
+    uint16_t lengths[]; /* prefix lengths in use, longest first */
+};
+
+struct ss_tuple {
+    struct ss_hash *hash;
+    uint32_t entries;
+    uint64_t mask[];
+};
+
+struct ss_tuples {
+    uint32_t count;
+    struct {
+        struct ss_tuple *tuple;
+        int32_t best; /* highest priority of its entries */
+    } items[];        /* by best priority, highest first */
+};
+
+struct ss_entry_list {
+    uint32_t count;
+    struct ss_entry *entries[]; /* by priority, highest first, then by handle */
+};
+
+/* What the program says about a table. `lpm_shift` and `lpm_width` place the lpm field in the key. */
+struct ss_table_desc {
+    const char *name;
+    uint32_t kind;
+    uint32_t words;
+    uint32_t max_size;
+    uint32_t lpm_shift;
+    uint32_t lpm_width;
+    uint32_t range_fields; /* how many of ss_range_field follow in `ranges` */
+    const struct ss_range_field *ranges;
+};
+
+struct ss_range_field {
+    uint32_t shift;
+    uint32_t width;
+};
+
+struct ss_table {
+    const struct ss_table_desc *desc;
+    struct ss_hash *hash;         /* exact, lpm */
+    struct ss_lengths *lengths;   /* lpm */
+    uint64_t *masks;              /* lpm: words of the mask of each prefix length, 0 to lpm_width */
+    struct ss_tuples *tuples;     /* ternary */
+    struct ss_entry_list *list;   /* range */
+    struct ss_action *def;        /* default action, NULL: none */
+    uint64_t miss_packets;
+    uint64_t miss_bytes;
+    struct ss_entry **by_handle;
+    uint32_t handles;
+    uint32_t first_free;
+    uint32_t count;
+    uint32_t *length_use; /* lpm: entries of each prefix length */
+};
+
+/* ---------------------------------------------------------------------------- action profiles */
+
+struct ss_group {
+    uint32_t count;
+    uint32_t members[]; /* handles in ascending order, which is BMv2's order */
+};
+
+struct ss_members {
+    uint32_t count;
+    struct ss_action *actions[];
+};
+
+struct ss_groups {
+    uint32_t count;
+    struct ss_group *groups[];
+};
+
+struct ss_profile {
+    struct ss_members *members;
+    struct ss_groups *groups;
+};
+
+struct ss_counter {
+    uint64_t packets;
+    uint64_t bytes;
+};
+
+struct ss_counter_desc {
+    const char *name;
+    uint32_t size;
+};
+
+struct ss_register_desc {
+    const char *name;
+    uint32_t size;
+    uint32_t cell_bytes;
+};
+
+/* --------------------------------------------------------------------------------- the program */
+
+/* The state of a loaded program. Allocated by the engine, read by the generated code. */
+struct ss_state {
+    const struct ss_program *program;
+    struct ss_table *tables;
+    struct ss_profile *profiles;
+    struct ss_counter **counters;
+    void **registers;
+    uint64_t random[4];
+    uint32_t drop_port;
+    void *engine;
+    void (*assertion_failed)(void *engine, const char *text);
+};
+
+struct ss_program {
+    uint32_t abi; /* SS_ABI */
+    uint32_t phv_size;
+    uint32_t max_header_bytes; /* all headers of the deparser together */
+    uint32_t digest_words;     /* longest digest, in 64-bit words */
+    bool needs_clock;          /* some time stamp is read by the program */
+    uint32_t table_count;
+    uint32_t profile_count;
+    uint32_t counter_count;
+    uint32_t register_count;
+    const struct ss_table_desc *tables;
+    const struct ss_counter_desc *counters;
+    const struct ss_register_desc *registers;
+    /* Clears all headers and metadata, sets the intrinsic metadata of a new packet. */
+    void (*start)(struct ss_state *, struct ss_packet *);
+    /* Parses and runs ingress. Fills in the "written by the program" part of the packet. */
+    void (*ingress)(struct ss_state *, struct ss_packet *);
+    /* `copy` holds the packet as it arrived: parses it and takes over a field list. */
+    void (*clone_ingress)(struct ss_state *, const struct ss_packet *, struct ss_packet *copy,
+                          uint32_t list);
+    /* Clears the metadata of `copy` and takes over a field list. */
+    void (*preserve)(struct ss_state *, const struct ss_packet *, struct ss_packet *copy,
+                     uint32_t list);
+    void (*set_instance_type)(struct ss_packet *, uint32_t);
+    void (*set_replication_id)(struct ss_packet *, uint32_t);
+    /* Runs egress. Sets egress_spec. */
+    void (*egress)(struct ss_state *, struct ss_packet *);
+    /* Updates checksums, writes the headers; their length. */
+    uint32_t (*deparse)(struct ss_state *, struct ss_packet *, uint8_t *out);
+    /* Writes the fields of a digest, each from a word of its own; number of words. */
+    uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
+};
+
+#define SS_ABI 1u
+
+#endif

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and action profiles of a loaded program, as Python programs them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from softswitch.bmjson import ConstEntry
+from softswitch.bmjson import Table as TableSource
+from softswitch.boundary import TableTarget
+from softswitch.engine import DIRECT, GROUP, MEMBER, NONE, Pair, check, words
+from softswitch.errors import InUse, InvalidArgument, NotFound, ReadOnly, TableFull
+from softswitch.codegen.layout import WORD_BITS, ActionLayout, TableLayout, words_of
+from softswitch.values import ActionCall, FieldMatch, GroupRef, MemberRef
+
+MAX_PRIORITY = (1 << 31) - 1
+
+
+class ActionSet:
+    """The actions that a table or profile may have, by name."""
+
+    def __init__(self, owner: str, actions: Sequence[ActionLayout]) -> None:
+        self._owner = owner
+        self._by_name = {action.name: action for action in actions}
+
+    def pack(self, call: ActionCall) -> tuple[int, bytes, int]:
+        """(id, parameters as words, number of words). InvalidArgument says what does not fit."""
+        action = self._by_name.get(call.name)
+        if action is None:
+            raise InvalidArgument(
+                f"{self._owner}: no action {call.name!r}; allowed: {', '.join(self._by_name)}"
+            )
+        if len(call.params) != len(action.params):
+            raise InvalidArgument(
+                f"{self._owner}: {call.name} takes {len(action.params)} parameters, "
+                f"not {len(call.params)}"
+            )
+        data, count = 0, 0
+        for value, (name, width) in zip(call.params, action.params, strict=True):
+            if not 0 <= value < 1 << width:
+                raise InvalidArgument(
+                    f"{self._owner}: {call.name}.{name} = {value:#x} does not fit {width} bits"
+                )
+            data |= value << WORD_BITS * count
+            count += words_of(width)
+        return action.id, words(data, count), count
+
+
+class Profile:
+    """An action profile or selector. Handles are the engine's."""
+
+    def __init__(
+        self, engine: Any, switch: int, index: int, name: str, max_size: int, actions: ActionSet
+    ) -> None:
+        self.name = name
+        self.max_size = max_size
+        self._engine = engine
+        self._switch = switch
+        self._index = index
+        self._actions = actions
+        self._members: set[int] = set()
+        self._groups: dict[int, tuple[int, ...]] = {}
+        self._uses: Counter[tuple[int, int]] = Counter()  # (kind, handle): entries and groups
+
+    def add_member(self, action: ActionCall) -> int:
+        """A new member; its handle. TableFull when `max_size` are there."""
+        if len(self._members) >= self.max_size:
+            raise TableFull(f"{self.name}: {self.max_size} members are there already")
+        member = self._set_member(-1, action)
+        self._members.add(member)
+        return member
+
+    def modify_member(self, member: int, action: ActionCall) -> None:
+        """Another action for a member."""
+        self._need_member(member)
+        self._set_member(member, action)
+
+    def _set_member(self, member: int, action: ActionCall) -> int:
+        number, data, count = self._actions.pack(action)
+        result = self._engine.ss_profile_set_member(
+            self._switch, self._index, member, number, data, count
+        )
+        return check(result, self.name)
+
+    def delete_member(self, member: int) -> None:
+        """Remove a member that no entry and no group uses."""
+        self._need_member(member)
+        self._need_unused(MEMBER, member, "member")
+        self._engine.ss_profile_delete_member(self._switch, self._index, member)
+        self._members.remove(member)
+
+    def create_group(self, max_size: int) -> int:
+        """A new, empty group; its handle. `max_size` is the caller's affair."""
+        del max_size
+        return self._write_group(-1, ())
+
+    def set_group(self, group: int, members: Sequence[tuple[int, int]]) -> None:
+        """Replace a group's (member, weight). A weight is how often the member is in the group."""
+        self._need_group(group)
+        for member, weight in members:
+            self._need_member(member)
+            if weight < 1:
+                raise InvalidArgument(f"{self.name}: weight {weight}; allowed: 1 and more")
+        # BMv2 keeps a group's members by ascending handle.
+        flat = tuple(m for m, weight in sorted(members) for _ in range(weight))
+        self._write_group(group, flat)
+
+    def _write_group(self, group: int, members: tuple[int, ...]) -> int:
+        array = (ctypes.c_uint32 * len(members))(*members)
+        result = self._engine.ss_profile_set_group(
+            self._switch, self._index, group, array, len(members)
+        )
+        group = check(result, self.name)
+        for member in self._groups.get(group, ()):
+            self._uses[MEMBER, member] -= 1
+        for member in members:
+            self._uses[MEMBER, member] += 1
+        self._groups[group] = members
+        return group
+
+    def delete_group(self, group: int) -> None:
+        """Remove a group that no entry uses."""
+        self._need_group(group)
+        self._need_unused(GROUP, group, "group")
+        self._engine.ss_profile_delete_group(self._switch, self._index, group)
+        for member in self._groups.pop(group):
+            self._uses[MEMBER, member] -= 1
+
+    def reference(self, target: MemberRef | GroupRef) -> tuple[int, int]:
+        """(kind, handle) of a member or group that exists."""
+        if isinstance(target, MemberRef):
+            self._need_member(target.member)
+            return MEMBER, target.member
+        self._need_group(target.group)
+        return GROUP, target.group
+
+    def use(self, kind: int, handle: int, by: int) -> None:
+        """An entry begins (`by` 1) or ends (-1) to refer to a member or group."""
+        self._uses[kind, handle] += by
+
+    def _need_member(self, member: int) -> None:
+        if member not in self._members:
+            raise NotFound(f"{self.name}: there is no member {member}")
+
+    def _need_group(self, group: int) -> None:
+        if group not in self._groups:
+            raise NotFound(f"{self.name}: there is no group {group}")
+
+    def _need_unused(self, kind: int, handle: int, what: str) -> None:
+        if self._uses[kind, handle]:
+            raise InUse(f"{self.name}: {what} {handle} is still referred to")
+
+
+class Table:
+    """A match-action table."""
+
+    def __init__(
+        self,
+        engine: Any,
+        switch: int,
+        layout: TableLayout,
+        source: TableSource,
+        actions: Sequence[ActionLayout],
+        profile: Profile | None,
+    ) -> None:
+        self.name = layout.name
+        self.layout = layout
+        self.has_counter = layout.with_counters
+        self._engine = engine
+        self._switch = switch
+        self._index = layout.index
+        self._source = source
+        self._actions = ActionSet(layout.name, actions)
+        self._names = {action.id: action.name for action in actions}
+        self._profile = profile
+        self._references: dict[int, tuple[int, int]] = {}
+        self._read_only = False
+        if source.default_action is not None:
+            self._write_default(self._program_default())
+        self.initial_handles = [self._insert_const(entry) for entry in source.entries or ()]
+        self._read_only = bool(source.entries)
+
+    # ---- entries --------------------------------------------------------------------------------
+
+    def insert(self, match: Sequence[FieldMatch], priority: int, action: TableTarget) -> int:
+        """Add an entry; its handle.
+
+        Raises AlreadyExists, TableFull, InvalidArgument, NotFound (member or group), ReadOnly.
+        """
+        if self._read_only:
+            raise ReadOnly(f"{self.name}: the program fixes the entries of this table")
+        key, prefix_len = self._pack_key(match)
+        kind, number, data, count = self._pack_target(action)
+        handle = self._engine.ss_table_insert(
+            self._switch, self._index, key, prefix_len, priority, kind, number, data, count
+        )
+        if handle < 0:
+            check(handle, self.name)
+        self._refer(int(handle), kind, number)
+        return int(handle)
+
+    def modify(self, handle: int, action: TableTarget) -> None:
+        """Give an entry another action."""
+        if self._read_only:
+            raise ReadOnly(f"{self.name}: the program fixes the entries of this table")
+        kind, number, data, count = self._pack_target(action)
+        result = self._engine.ss_table_modify(
+            self._switch, self._index, handle, kind, number, data, count
+        )
+        check(result, self.name)
+        self._refer(handle, kind, number)
+
+    def delete(self, handle: int) -> None:
+        """Remove an entry."""
+        if self._read_only:
+            raise ReadOnly(f"{self.name}: the program fixes the entries of this table")
+        check(self._engine.ss_table_delete(self._switch, self._index, handle), self.name)
+        self._refer(handle, DIRECT, 0)
+
+    def _refer(self, handle: int, kind: int, number: int) -> None:
+        """Keep count of what refers to the profile's members and groups."""
+        if self._profile is None:
+            return
+        if (old := self._references.pop(handle, None)) is not None:
+            self._profile.use(*old, -1)
+        if kind != DIRECT:
+            self._profile.use(kind, number, 1)
+            self._references[handle] = kind, number
+
+    def _pack_target(self, action: TableTarget) -> tuple[int, int, bytes, int]:
+        if isinstance(action, ActionCall):
+            if self._profile is not None:
+                raise InvalidArgument(f"{self.name}: entries refer to members or groups")
+            return DIRECT, *self._actions.pack(action)
+        if self._profile is None:
+            raise InvalidArgument(f"{self.name}: the table has no action profile")
+        return *self._profile.reference(action), b"", 0
+
+    def _pack_key(self, match: Sequence[FieldMatch]) -> tuple[bytes, int]:
+        """(packed key, with mask and high where the look-up needs them; prefix length)."""
+        layout = self.layout
+        if len(match) != len(layout.keys):
+            raise InvalidArgument(
+                f"{self.name}: {len(layout.keys)} keys are needed, not {len(match)}"
+            )
+        value = mask = high = prefix_len = 0
+        for field, given in zip(layout.keys, match, strict=True):
+            ones = (1 << field.width) - 1
+            if not 0 <= given.value <= ones:
+                raise InvalidArgument(
+                    f"{self.name}.{field.name}: {given.value:#x} does not fit {field.width} bits"
+                )
+            field_mask = ones
+            if field.match_type == "lpm":
+                length = field.width if given.prefix_len is None else given.prefix_len
+                if not 0 <= length <= field.width:
+                    raise InvalidArgument(
+                        f"{self.name}.{field.name}: prefix length {length}; at most {field.width}"
+                    )
+                field_mask = ones ^ (ones >> length)
+                prefix_len = length
+            elif field.match_type == "ternary" and given.mask is not None:
+                field_mask = given.mask
+                if not 0 <= field_mask <= ones:
+                    raise InvalidArgument(
+                        f"{self.name}.{field.name}: mask {field_mask:#x} does not fit "
+                        f"{field.width} bits"
+                    )
+            elif field.match_type == "range":
+                top = ones if given.high is None else given.high
+                if not given.value <= top <= ones:
+                    raise InvalidArgument(
+                        f"{self.name}.{field.name}: range {given.value:#x}..{top:#x} is empty or "
+                        f"does not fit {field.width} bits"
+                    )
+                value |= given.value << field.shift
+                high |= top << field.shift
+                continue
+            value |= (given.value & field_mask) << field.shift
+            mask |= field_mask << field.shift
+        count = layout.words
+        if layout.kind in ("EXACT", "LPM"):
+            return words(value, count), prefix_len
+        if layout.kind == "TERNARY":
+            return words(value | mask << WORD_BITS * count, 2 * count), 0
+        if layout.kind == "RANGE":
+            packed = value | mask << WORD_BITS * count | high << 2 * WORD_BITS * count
+            return words(packed, 3 * count), 0
+        raise InvalidArgument(f"{self.name}: a table without keys has no entries")
+
+    def _insert_const(self, entry: ConstEntry) -> int:
+        match = [
+            FieldMatch(value, mask, prefix_len, high)
+            for value, mask, prefix_len, high in entry.keys
+        ]
+        call = ActionCall(self._names[entry.action], entry.data)
+        # The JSON counts downwards: its lowest number wins.
+        return self.insert(match, MAX_PRIORITY - entry.priority, call)
+
+    # ---- default action -------------------------------------------------------------------------
+
+    def set_default(self, action: ActionCall | None) -> None:
+        """Another default action; None: the program's own. ReadOnly where the program fixes it."""
+        if self._source.default_const:
+            if action is not None and action != self._program_default():
+                raise ReadOnly(f"{self.name}: the program fixes the default action")
+            return
+        self._write_default(action or self._program_default())
+
+    def _program_default(self) -> ActionCall | None:
+        number = self._source.default_action
+        if number is None:
+            return None
+        return ActionCall(self._names[number], self._source.default_data)
+
+    def _write_default(self, action: ActionCall | None) -> None:
+        number, data, count = (NONE, b"", 0) if action is None else self._actions.pack(action)
+        result = self._engine.ss_table_set_default(self._switch, self._index, number, data, count)
+        check(result, self.name)
+
+    # ---- counters -------------------------------------------------------------------------------
+
+    def read_counter(self, handle: int) -> tuple[int, int]:
+        """(packets, bytes) that an entry has matched."""
+        out = Pair()
+        result = self._engine.ss_table_read_counter(self._switch, self._index, handle, out)
+        check(result, self.name)
+        return int(out[0]), int(out[1])
+
+    def read_default_counter(self) -> tuple[int, int]:
+        """(packets, bytes) that no entry has matched."""
+        return self.read_counter(NONE)
+
+    def write_counter(self, handle: int, packets: int, bytes_: int) -> None:
+        """Set an entry's counter."""
+        result = self._engine.ss_table_write_counter(
+            self._switch, self._index, handle, packets, bytes_
+        )
+        check(result, self.name)
