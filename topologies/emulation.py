@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -44,7 +45,6 @@ from topologies.wires import End, Wires
 
 Target = Literal["softswitch", "bmv2"]
 SWITCH_CLASSES: dict[Target, type[P4Switch]] = {"softswitch": SoftSwitch, "bmv2": Bmv2Switch}
-FIRST_GRPC_PORT = 50050  # plus the device id
 START_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 
@@ -133,7 +133,6 @@ class Emulation:
                     device.name,
                     cls=SWITCH_CLASSES[self._target],
                     device_id=device.device_id,
-                    grpc_address=f"127.0.0.1:{FIRST_GRPC_PORT + (device.device_id or 0)}",
                 )
                 node.queue_depth = topology.queue_depth
             self.run_dir.record(node.pid)
@@ -173,6 +172,9 @@ class Emulation:
 
     def _start_processes(self) -> None:
         for switch in self.net.switches:
+            for port in (switch.grpc_port, switch.thrift_port):
+                if port is not None:
+                    _check_free(switch.name, port)
             self._start(switch.name, switch.command(self._pcap))
         for name, host in self._hosts.items():
             command = [sys.executable, "-m", "mrc.agent"]
@@ -307,6 +309,22 @@ class Emulation:
 
 def _program(device: Device) -> Literal["fabric", "nic"]:
     return "nic" if device.kind is DeviceKind.NIC else "fabric"
+
+
+def _check_free(name: str, port: int) -> None:
+    """Raise EmulationError when somebody listens on a TCP port.
+
+    gRPC servers share a port without a word (SO_REUSEPORT), and clients then reach either.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as test:
+        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ended connections do not count
+        try:
+            test.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise EmulationError(
+                f"{name} needs TCP port {port}, and another program has it ({error.strerror}); "
+                f"`ss -tlnp sport = :{port}` shows which"
+            ) from error
 
 
 def _thrift_tool(switch: Bmv2Switch, commands: list[str]) -> subprocess.Popen[str]:

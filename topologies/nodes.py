@@ -22,6 +22,9 @@ from controller.addressing import CPU_PORT, DROP_PORT
 from topologies.processes import DIE_WITH_PARENT
 from topologies.wires import Wires
 
+# TCP ports, each plus the device id.
+FIRST_GRPC_PORT = 50050
+FIRST_THRIFT_PORT = 9090
 # Queues: 1 is served first and carries control packets and trimmed headers, 0 data.
 PRIORITY_QUEUES = 2
 DEFAULT_QUEUE_DEPTH = 64  # packets, of both targets
@@ -45,10 +48,10 @@ class FabricHost(_Bound, Host):
 class P4Switch(_Bound, Switch):
     """A switch or NIC as a process of the target; emulation.py starts it."""
 
-    def __init__(self, name: str, *, device_id: int, grpc_address: str, **params: Any) -> None:
+    def __init__(self, name: str, *, device_id: int, **params: Any) -> None:
         super().__init__(name, dpid=f"{device_id:x}", **params)
         self.device_id = device_id
-        self.grpc_address = grpc_address
+        self.grpc_port = FIRST_GRPC_PORT + device_id
         self.queue_rates: dict[int, int] = {}  # packets per second by port
         self.queue_depth = DEFAULT_QUEUE_DEPTH
 
@@ -61,6 +64,11 @@ class P4Switch(_Bound, Switch):
     def command(self, pcap: Path | None) -> list[str]:
         """The command line that starts the target with this switch's ports."""
         raise NotImplementedError
+
+    @property
+    def grpc_address(self) -> str:
+        """Where its P4Runtime server listens."""
+        return f"127.0.0.1:{self.grpc_port}"
 
     @property
     def thrift_port(self) -> int | None:
@@ -104,7 +112,7 @@ class Bmv2Switch(P4Switch):
     @property
     def thrift_port(self) -> int | None:
         """See P4Switch."""
-        return 9090 + self.device_id
+        return FIRST_THRIFT_PORT + self.device_id
 
     def command(self, pcap: Path | None) -> list[str]:
         """See P4Switch."""
@@ -150,6 +158,17 @@ class FabricIntf(Intf):
         """What the prompt puts in place of a host's name."""
         return self.address
 
+    def ifconfig(self, *args: str) -> str:
+        """Mininet sets links down and up with this: it is the wire that goes down, never the
+        interface of a switch."""
+        if args == ("down",):
+            self.link.cut()
+        elif args == ("up",):
+            self.link.restore()
+        else:
+            return super().ifconfig(*args)
+        return ""
+
     def delete(self) -> None:
         """Nothing to do here: interfaces go with their wires."""
 
@@ -165,6 +184,14 @@ class WireLink(Link):
     def status(self) -> str:
         """The wire's fault, for the prompt's `links`."""
         return self._wires.faults[self._name].value
+
+    def cut(self) -> None:
+        """Cut the wire."""
+        self._wires.cut(self._name)
+
+    def restore(self) -> None:
+        """End the wire's fault."""
+        self._wires.restore(self._name)
 
     def stop(self) -> None:
         """Nothing to do here: wires go all at once."""

@@ -131,6 +131,8 @@ class Wires:
     def cut(self, name: str) -> None:
         """Cut a wire: both ends have lost carrier when this returns."""
         wire = self._find(name)
+        if self._faults[name] is Fault.CUT:
+            return
         self.restore(name)
         self._panel.ip([f"link set dev {inner} down" for inner in wire.inner])
         self._faults[name] = Fault.CUT

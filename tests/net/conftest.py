@@ -10,6 +10,11 @@ import pytest
 from ptf_tests.namespace import NamespaceError, require_private_namespace
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PTF's switches stay for the rest of the session, on ports that fabrics need: they go last."""
+    items.sort(key=lambda item: item.nodeid.startswith("ptf_tests/"))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Refuse to run in the machine's own namespace, before anything is made."""
     if session.config.option.collectonly:

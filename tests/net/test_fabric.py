@@ -26,6 +26,7 @@ from topologies.demo import Demonstration
 from topologies.emulation import Emulation
 from topologies.processes import REPOSITORY
 from topologies.schema import load_topology
+from topologies.wires import Fault
 
 pytestmark = pytest.mark.net
 
@@ -149,6 +150,23 @@ def test_mrcctl_path_names_the_switches_of_the_trace(mini: Emulation, src: str, 
         switches
     )
     assert [name for name in others if name in shown] == []
+
+
+def test_mininets_own_link_command_cuts_the_wire(mini: Emulation) -> None:
+    mini.net.configLinkStatus("p0t0-0", "p0t1-1", "down")
+    try:
+        assert mini.wires.faults["p0t0-0|p0t1-1"] is Fault.CUT
+        for interface in ("p0t0-0-eth4", "p0t1-1-eth1"):
+            shown = subprocess.run(
+                ["ip", "-oneline", "link", "show", "dev", interface],
+                check=True,
+                capture_output=True,
+            ).stdout
+            assert b"NO-CARRIER" in shown
+            assert b",UP" in shown
+    finally:
+        mini.net.configLinkStatus("p0t0-0", "p0t1-1", "up")
+    assert mini.wires.faults["p0t0-0|p0t1-1"] is Fault.NONE
 
 
 # ---- the demonstration --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -207,6 +208,16 @@ def test_switch_that_cannot_start_is_shown_with_its_log(runner: Runner) -> None:
     assert runner.processes() == []
     assert interfaces() == before
     assert not runner.run_dir.exists()
+
+
+def test_port_that_is_taken_is_named(runner: Runner) -> None:
+    before = interfaces()
+    with socket.create_server(("127.0.0.1", 50053), reuse_port=True):
+        answer = runner.tool("topologies.run", "--target", TARGET, "--no-demo")
+    assert answer.returncode == 1
+    assert "p1t0-0 needs TCP port 50053, and another program has it" in answer.stderr
+    assert runner.processes() == []
+    assert interfaces() == before
 
 
 def test_foreign_files_in_the_run_directory_are_safe(runner: Runner) -> None:
