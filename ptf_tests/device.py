@@ -194,7 +194,8 @@ class Device:
 
     def hits(self, item: P4TableEntry) -> Count:
         """The direct counter of an entry."""
-        request = P4DirectCounterEntry(table_entry=item).encode(self.schema)
+        key = P4TableEntry(item.table_id, match=item.match)  # an action would be a filter
+        request = P4DirectCounterEntry(table_entry=key).encode(self.schema)
         # An entry that matches everything (::/0) has no match fields, which reads as a wildcard.
         wanted = _match(request, self.schema)
         (found,) = (
