@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's C functions (runtime/, marked SS_API there) as ctypes sees them."""
+"""The engine's C functions (csrc/, marked SS_API there) as ctypes sees them."""
 
 from __future__ import annotations
 

@@ -375,6 +375,13 @@ class TableStore:
     def read_direct_counters(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages with a DirectCounterEntry for each entry asked for (9.3.1)."""
         self._need_counter()
+        # Only what names the entry counts here (9.3.1), not what else a client put in.
+        query = p4r.TableEntry(
+            table_id=query.table_id,
+            match=query.match,
+            priority=query.priority,
+            is_default_action=query.is_default_action,
+        )
         if query.match or query.priority:
             self._find(query)  # a single one that is missing is an error, unlike in `read`
         for entry in self._select(query):
