@@ -102,7 +102,7 @@ async def _run(options: Options) -> None:
                 port,
                 len(options.dataplane.ports),
             )
-            await stop.wait()
+            await server.serve_until(stop)
             log.info("ending on a signal")
         finally:
             await server.stop()

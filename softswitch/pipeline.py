@@ -18,6 +18,7 @@ from finsy.proto import p4r
 
 from softswitch.bmread import read_program
 from softswitch.boundary import DataplaneLike, PipelineLike
+from softswitch.codegen import translate
 from softswitch.description import Description, check_same_program, describe
 from softswitch.digests import DigestQueue
 from softswitch.entities import EntityStore
@@ -62,6 +63,14 @@ def verify(message: Any) -> Config:
     check_same_program(info, description)
     packet_in, packet_out = packet_headers(info)
     return Config(message, info, description, packet_in, packet_out, program)
+
+
+def check_translates(config: Config) -> None:
+    """Translate the program without running it. Raises `Failure` as loading it would."""
+    try:
+        translate(read_program(config.program))
+    except DataplaneError as error:
+        raise invalid(f"p4_device_config: {error}") from None
 
 
 def device_data(blob: bytes) -> bytes:
@@ -150,6 +159,8 @@ class PipelineManager:
         if not request.HasField("config"):
             raise invalid("SetForwardingPipelineConfig without a config")
         config = verify(request.config)
+        if action in (_Request.VERIFY, _Request.VERIFY_AND_SAVE):
+            await asyncio.to_thread(check_translates, config)
         if action == _Request.VERIFY:
             return
         if action == _Request.VERIFY_AND_SAVE:

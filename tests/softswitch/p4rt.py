@@ -2,7 +2,8 @@
 """A P4Runtime server under test in this process, and a client made of raw stubs.
 
 `FakeDataplane` keeps entries like the real one but forwards nothing; packets and digests "from the
-data plane" are what a test puts into its queue.
+data plane" are what a test puts into its queue. What concerns entities is tested with the real one
+too, without ports: `make_dataplane`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from google.protobuf import text_format
 
 from softswitch.bmread import read_program
 from softswitch.boundary import DataplaneLike
+from softswitch.dataplane import Dataplane
 from softswitch.description import describe
 from softswitch.errors import DataplaneError
 from softswitch.server import P4RuntimeServer
 from softswitch.shadow import ShadowPipeline
-from softswitch.values import Digest, PacketIn
+from softswitch.values import DataplaneOptions, Digest, PacketIn
 
 DATA = Path(__file__).parent / "data"
 DEVICE_ID = 7
@@ -82,6 +84,23 @@ class FakeDataplane(ShadowPipeline):
             )
         except queue.Empty:
             return None
+
+
+DATAPLANES = ("fake", "real")
+CPU_PORT = 510
+
+
+@contextmanager
+def make_dataplane(kind: str) -> Iterator[DataplaneLike]:
+    """A data plane of one of `DATAPLANES`, closed at the end."""
+    if kind == "fake":
+        yield FakeDataplane()
+        return
+    dataplane = Dataplane(DataplaneOptions(cpu_port=CPU_PORT))
+    try:
+        yield dataplane
+    finally:
+        dataplane.close()
 
 
 @contextmanager

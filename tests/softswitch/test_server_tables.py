@@ -11,6 +11,7 @@ import pytest
 from finsy.proto import p4r
 
 from tests.softswitch.p4rt import (
+    DATAPLANES,
     DELETE,
     INSERT,
     MODIFY,
@@ -18,6 +19,7 @@ from tests.softswitch.p4rt import (
     codes,
     details,
     entity,
+    make_dataplane,
     primary,
     update,
 )
@@ -25,9 +27,9 @@ from tests.softswitch.p4rt import (
 OK, INVALID, DENIED = "OK", "INVALID_ARGUMENT", "PERMISSION_DENIED"
 
 
-@pytest.fixture(scope="module")
-def switch() -> Iterator[RawClient]:
-    with primary() as client:
+@pytest.fixture(scope="module", params=DATAPLANES)
+def switch(request: pytest.FixtureRequest) -> Iterator[RawClient]:
+    with make_dataplane(request.param) as dataplane, primary(dataplane) as client:
         yield client
 
 
