@@ -306,7 +306,7 @@ def test_rollback_of_one_shots(client: RawClient, dataplane: DataplaneLike) -> N
 
 
 def test_everything_survives_reconcile_and_save(client: RawClient) -> None:
-    """RECONCILE_AND_COMMIT keeps every kind of entity, and so does writing between SAVE and COMMIT."""
+    """RECONCILE_AND_COMMIT keeps every kind of entity; COMMIT brings what came after SAVE."""
     everything = (
         entity(table_entry=p4r.TableEntry(counter_data=p4r.CounterData())),
         entity(table_entry=client.entry("lpm_table", is_default_action=True)),

@@ -395,6 +395,10 @@ def test_direct_counter_entries(client: RawClient) -> None:
     (found,) = client.read(entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=one)))
     assert found.direct_counter_entry.table_entry == one
 
+    # Clients may send the whole entry; only its key counts.
+    whole = client.insert("exact_table", {"dst_mac": 1}, "forward", 1, 1, metadata=b"x")
+    assert read(table_entry=whole.entity.table_entry) == [1]
+
     change = p4r.DirectCounterEntry(table_entry=one, data=count(7, 70))
     client.write(update(MODIFY, direct_counter_entry=change))
     assert read(table_entry=one) == [7]
