@@ -345,6 +345,43 @@ def codes(outcomes: Iterable[tuple[str, str]]) -> list[str]:
     return [code for code, _ in outcomes]
 
 
+def only_error(client: RawClient, change: Any) -> tuple[str, str]:
+    """(code, message) of a single update that fails."""
+    ((code, message),) = client.outcomes(change)
+    return code, message
+
+
+def read_error(client: RawClient, query: Any) -> str:
+    """The code of a single query that fails."""
+    try:
+        client.read(query)
+    except grpc.RpcError as error:
+        return details(error, 1)[0][0]
+    raise AssertionError("the read succeeded")
+
+
+def multicast(number: int, *replicas: tuple[bytes, int], **fields: Any) -> Any:
+    """A multicast group of (port, instance)."""
+    return p4r.PacketReplicationEngineEntry(
+        multicast_group_entry=p4r.MulticastGroupEntry(
+            multicast_group_id=number,
+            replicas=[p4r.Replica(port=p, instance=i) for p, i in replicas],
+            **fields,
+        )
+    )
+
+
+def clone(number: int, *ports: int, **fields: Any) -> Any:
+    """A clone session."""
+    return p4r.PacketReplicationEngineEntry(
+        clone_session_entry=p4r.CloneSessionEntry(
+            session_id=number,
+            replicas=[p4r.Replica(port=p.to_bytes(2, "big").lstrip(b"\0")) for p in ports],
+            **fields,
+        )
+    )
+
+
 @contextmanager
 def primary(dataplane: DataplaneLike | None = None, config: Any = None) -> Iterator[RawClient]:
     """A server with the program `entities` pushed by a client that is the primary."""

@@ -3,66 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import grpc
-import pytest
 from finsy.proto import p4r
 
 from softswitch.boundary import DataplaneLike
 from softswitch.shadow import ShadowProfile
 from tests.softswitch.p4rt import (
-    DATAPLANES,
     DELETE,
     INSERT,
     MODIFY,
     RawClient,
+    clone,
     codes,
-    details,
     entity,
-    make_dataplane,
-    primary,
+    multicast,
+    only_error,
+    read_error,
     update,
 )
 
 OK, INVALID = "OK", "INVALID_ARGUMENT"
 
 
-@pytest.fixture(scope="module", params=DATAPLANES)
-def dataplane(request: pytest.FixtureRequest) -> Iterator[DataplaneLike]:
-    with make_dataplane(request.param) as dataplane:
-        yield dataplane
-
-
-@pytest.fixture(scope="module")
-def switch(dataplane: DataplaneLike) -> Iterator[RawClient]:
-    with primary(dataplane) as client:
-        yield client
-
-
-@pytest.fixture
-def client(switch: RawClient) -> RawClient:
-    """A client of a switch without entries."""
-    switch.set_pipeline()
-    return switch
-
-
 def members_of_selector(dataplane: DataplaneLike) -> int:
     """How many members the data plane has, those of one-shot sets included."""
     profile: Any = dataplane.profiles["EntitiesIngress.selector"]
     return int(profile.members) if isinstance(profile, ShadowProfile) else len(profile._members)
-
-
-def only_error(client: RawClient, change: Any) -> tuple[str, str]:
-    ((code, message),) = client.outcomes(change)
-    return code, message
-
-
-def read_error(client: RawClient, query: Any) -> str:
-    with pytest.raises(grpc.RpcError) as caught:
-        client.read(query)
-    return details(caught.value, 1)[0][0]
 
 
 # --- action profiles --------------------------------------------------------------------------
@@ -435,97 +402,6 @@ def test_rollback_of_arrays(client: RawClient) -> None:
     assert found.counter_entry.data.packet_count == 5
     (found,) = client.read(entity(register_entry=register(client, 3)))
     assert found.register_entry.data.bitstring == b"\x00"
-
-
-# --- packet replication -----------------------------------------------------------------------
-
-
-def multicast(number: int, *replicas: tuple[bytes, int], **fields: Any) -> Any:
-    return p4r.PacketReplicationEngineEntry(
-        multicast_group_entry=p4r.MulticastGroupEntry(
-            multicast_group_id=number,
-            replicas=[p4r.Replica(port=p, instance=i) for p, i in replicas],
-            **fields,
-        )
-    )
-
-
-def clone(number: int, *ports: int, **fields: Any) -> Any:
-    return p4r.PacketReplicationEngineEntry(
-        clone_session_entry=p4r.CloneSessionEntry(
-            session_id=number,
-            replicas=[p4r.Replica(port=p.to_bytes(2, "big").lstrip(b"\0")) for p in ports],
-            **fields,
-        )
-    )
-
-
-@pytest.mark.parametrize("make", [lambda n: multicast(n, (b"\x01", 5)), lambda n: clone(n, 1)])
-def test_life_of_groups_and_sessions(client: RawClient, make: Any) -> None:
-    def read(query: Any) -> list[Any]:
-        found = client.read(entity(packet_replication_engine_entry=query))
-        return [e.packet_replication_engine_entry for e in found]
-
-    def change(kind: int, message: Any) -> Any:
-        return update(kind, packet_replication_engine_entry=message)
-
-    client.write(change(INSERT, make(1)), change(INSERT, make(2)))
-    assert read(make(0)) == [make(1), make(2)]
-    assert read(make(2)) == [make(2)]
-    assert read_error(client, entity(packet_replication_engine_entry=make(3))) == "NOT_FOUND"
-    client.write(change(MODIFY, make(1)))
-    outcomes = client.outcomes(
-        change(INSERT, make(1)),
-        change(MODIFY, make(3)),
-        change(DELETE, make(3)),
-        change(INSERT, make(0)),
-        change(INSERT, make(1 << 16)),
-        change(INSERT, p4r.PacketReplicationEngineEntry()),
-    )
-    assert codes(outcomes) == [
-        "ALREADY_EXISTS",
-        "NOT_FOUND",
-        "NOT_FOUND",
-        INVALID,
-        "OUT_OF_RANGE",
-        INVALID,
-    ]
-    outcomes = client.outcomes(
-        change(DELETE, make(1)),
-        change(INSERT, make(5)),
-        change(INSERT, make(5)),
-        atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR,
-    )
-    assert codes(outcomes)[2] == "ALREADY_EXISTS"
-    assert sorted(map(str, read(make(0)))) == sorted(map(str, [make(1), make(2)]))
-    client.write(change(DELETE, make(1)), change(DELETE, make(2)))
-    assert read(make(0)) == []
-
-
-def test_replicas(client: RawClient) -> None:
-    def code(message: Any) -> str:
-        return only_error(client, update(INSERT, packet_replication_engine_entry=message))[0]
-
-    assert code(multicast(1, (b"\x01", 5), (b"\x00\x01", 5))) == INVALID
-    assert code(multicast(1, (b"\x02\x00", 5))) == INVALID
-    assert code(multicast(1, (b"", 5))) == INVALID
-    assert code(multicast(1, (b"\x01", 1 << 16))) == INVALID
-    without_port = multicast(1, (b"\x01", 5))
-    without_port.multicast_group_entry.replicas[0].ClearField("port")
-    assert code(without_port) == INVALID
-    backup = multicast(1, (b"\x01", 5))
-    backup.multicast_group_entry.replicas[0].backup_replicas.add(port=b"\x02")
-    assert code(backup) == "UNIMPLEMENTED"
-    assert code(clone(1, 1, class_of_service=1)) == "UNIMPLEMENTED"
-    assert code(clone(1, 1, packet_length_bytes=-1)) == INVALID
-
-    old = multicast(1, metadata=b"note")
-    old.multicast_group_entry.replicas.add(egress_port=3, instance=1)
-    old.multicast_group_entry.replicas.add(port=b"\x00\x04", instance=1)
-    client.write(update(INSERT, packet_replication_engine_entry=old))
-    (found,) = client.read(entity(packet_replication_engine_entry=multicast(1)))
-    old.multicast_group_entry.replicas[1].port = b"\x04"
-    assert found.packet_replication_engine_entry == old
 
 
 def test_reading_what_a_program_has_none_of(client: RawClient) -> None:

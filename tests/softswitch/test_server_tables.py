@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -11,7 +10,6 @@ import pytest
 from finsy.proto import p4r
 
 from tests.softswitch.p4rt import (
-    DATAPLANES,
     DELETE,
     INSERT,
     MODIFY,
@@ -19,34 +17,15 @@ from tests.softswitch.p4rt import (
     codes,
     details,
     entity,
-    make_dataplane,
-    primary,
+    only_error,
     update,
 )
 
 OK, INVALID, DENIED = "OK", "INVALID_ARGUMENT", "PERMISSION_DENIED"
 
 
-@pytest.fixture(scope="module", params=DATAPLANES)
-def switch(request: pytest.FixtureRequest) -> Iterator[RawClient]:
-    with make_dataplane(request.param) as dataplane, primary(dataplane) as client:
-        yield client
-
-
-@pytest.fixture
-def client(switch: RawClient) -> RawClient:
-    """A client of a switch without entries."""
-    switch.set_pipeline()
-    return switch
-
-
 def read_table(client: RawClient, table: str, **query: Any) -> list[Any]:
     return [e.table_entry for e in client.read(entity(table_entry=client.entry(table, **query)))]
-
-
-def only_error(client: RawClient, change: Any) -> tuple[str, str]:
-    ((code, message),) = client.outcomes(change)
-    return code, message
 
 
 # --- one entry's life -------------------------------------------------------------------------
