@@ -30,6 +30,7 @@ from controller.inventory import Host as InventoryHost
 from controller.inventory import Inventory, save_inventory
 from controller.inventory import Wire as InventoryWire
 from controller.p4rt import DeviceError, connect
+from topologies.checks import Target
 from topologies.hosts import HostAddress, configure, quieten
 from topologies.nodes import (
     Bmv2Switch,
@@ -43,7 +44,6 @@ from topologies.processes import DIE_WITH_PARENT, Process, ProcessError, stop_al
 from topologies.rundir import WIRES, RunDir
 from topologies.wires import End, Wires
 
-Target = Literal["softswitch", "bmv2"]
 SWITCH_CLASSES: dict[Target, type[P4Switch]] = {"softswitch": SoftSwitch, "bmv2": Bmv2Switch}
 START_TIMEOUT_S = 60.0
 _POLL_S = 0.05
