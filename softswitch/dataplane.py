@@ -14,6 +14,8 @@ from typing import Any
 
 from softswitch.bmjson import Program
 from softswitch.bmread import read_program
+from softswitch.codegen import translate
+from softswitch.codegen.layout import Layout, RegisterLayout, words_of
 from softswitch.compile import default_cache_dir, program_library
 from softswitch.engine import (
     ERROR_BYTES,
@@ -27,8 +29,6 @@ from softswitch.engine import (
 )
 from softswitch.errors import DataplaneError, InvalidArgument, NotFound, PortError
 from softswitch.tables import ActionSet, Profile, Table
-from softswitch.codegen import translate
-from softswitch.codegen.layout import Layout, RegisterLayout, words_of
 from softswitch.values import DataplaneOptions, Digest, PacketIn
 
 MAX_PACKET_BYTES = 65535

@@ -11,9 +11,9 @@ from typing import Any
 from softswitch.bmjson import ConstEntry
 from softswitch.bmjson import Table as TableSource
 from softswitch.boundary import TableTarget
+from softswitch.codegen.layout import WORD_BITS, ActionLayout, TableLayout, words_of
 from softswitch.engine import DIRECT, GROUP, MEMBER, NONE, Pair, check, words
 from softswitch.errors import InUse, InvalidArgument, NotFound, ReadOnly, TableFull
-from softswitch.codegen.layout import WORD_BITS, ActionLayout, TableLayout, words_of
 from softswitch.values import ActionCall, FieldMatch, GroupRef, MemberRef
 
 MAX_PRIORITY = (1 << 31) - 1
@@ -104,8 +104,10 @@ class Profile:
             self._need_member(member)
             if weight < 1:
                 raise InvalidArgument(f"{self.name}: weight {weight}; allowed: 1 and more")
-        # BMv2 keeps a group's members by ascending handle.
-        flat = tuple(m for m, weight in sorted(members) for _ in range(weight))
+        # BMv2 orders a group by handle, and a weight's further copies come after all members.
+        ordered = sorted(members)
+        copies = [member for member, weight in ordered for _ in range(weight - 1)]
+        flat = (*(member for member, _ in ordered), *copies)
         self._write_group(group, flat)
 
     def _write_group(self, group: int, members: tuple[int, ...]) -> int:

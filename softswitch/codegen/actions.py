@@ -16,9 +16,9 @@ from softswitch.bmjson import (
     Text,
     Vector,
 )
-from softswitch.errors import BadProgram, Unsupported
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.names import Names, c_cast, c_type
+from softswitch.errors import BadProgram, Unsupported
 
 
 def action_name(action: Action) -> str:
@@ -105,13 +105,20 @@ class Actions:
                 return f"{names.c_field(header, field)} = {c_cast(code, width)};"
             case "modify_field_rng_uniform", (FieldRef(header, field), low, high):
                 width = names.field(header, field, x.where).width
-                code = f"ss_random_between(s->random, {_u64(low, x)}, {_u64(high, x)})"
-                return f"{names.c_field(header, field)} = {c_cast(code, width)};"
+                drawn = c_cast("ss_random_between(s->random, low, high)", width)
+                return (
+                    f"{{ uint64_t low = {_u64(low, x)}, high = {_u64(high, x)}; "
+                    f"if (low <= high) {names.c_field(header, field)} = {drawn}; }}"
+                )
             case "mark_to_drop", _:
                 drop = names.set_intrinsic("standard_metadata.egress_spec", "s->drop_port")
                 return drop + " " + names.set_intrinsic("intrinsic_metadata.mcast_grp", "0")
             case "truncate", (length,):
-                return f"p->truncated = (uint32_t)({_u64(length, x)});"
+                # As in BMv2 the shortest counts.
+                return (
+                    f"{{ uint64_t n = {_u64(length, x)}; "
+                    "if (n < p->truncated) p->truncated = (uint32_t)n; }"
+                )
             case "generate_digest", (_, learn_list):
                 return f"p->learn_list = (uint16_t)({_u64(learn_list, x)});"
             case (

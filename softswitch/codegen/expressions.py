@@ -23,9 +23,9 @@ from softswitch.bmjson import (
     Param,
     StackRef,
 )
-from softswitch.errors import BadProgram, Unsupported
 from softswitch.codegen.layout import words_of
 from softswitch.codegen.names import Names, literal, mask_of
+from softswitch.errors import BadProgram, Unsupported
 
 _RING = {"+", "-", "*", "&", "|", "^", "<<"}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}

@@ -4,11 +4,23 @@
 from __future__ import annotations
 
 from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, SizedConst
-from softswitch.errors import Unsupported
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.names import Names, literal
+from softswitch.errors import Unsupported
 
-ALGORITHMS = ("crc16", "crc32", "crcCCITT", "csum16", "identity", "xor16", "xor32")
+# C function (without ss_) by BMv2's name. The custom ones can only be changed by BMv2's own CLI.
+ALGORITHMS = {
+    "crc16": "crc16",
+    "crc16_custom": "crc16",
+    "crc32": "crc32",
+    "crc32_custom": "crc32",
+    "crcCCITT": "crcCCITT",
+    "csum16": "csum16",
+    "cksum16": "csum16",
+    "identity": "identity",
+    "xor16": "xor16",
+    "xor32": "xor32",
+}
 
 
 def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
@@ -36,9 +48,11 @@ def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
         lines.append(f"    {guard}{{ {_append(code, width, aligned)} at += {width}; }}")
     lines.append("    uint32_t bytes = (at + 7) / 8;")
     if calculation.payload:
-        lines.append("    memcpy(buf + bytes, p->data, p->len);")
-        lines.append("    bytes += p->len;")
-    lines.append(f"    return ss_{calculation.algorithm}(buf, bytes);")
+        lines.append("    uint32_t payload = p->len < SS_MAX_PACKET ? p->len : SS_MAX_PACKET;")
+        lines.append("    if (payload > p->truncated) payload = p->truncated;")
+        lines.append("    memcpy(buf + bytes, p->data, payload);")
+        lines.append("    bytes += payload;")
+    lines.append(f"    return ss_{ALGORITHMS[calculation.algorithm]}(buf, bytes);")
     return "\n".join([*lines, "}"])
 
 

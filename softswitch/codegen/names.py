@@ -60,6 +60,12 @@ class Names:
                         f"{header_type.name}.{field.name}",
                         f"fields of {field.width} bits are not supported; at most {MAX_WIDTH}",
                     )
+        for register in program.registers.values():
+            if register.width > MAX_WIDTH:
+                raise Unsupported(
+                    register.name,
+                    f"cells of {register.width} bits are not supported; at most {MAX_WIDTH}",
+                )
 
     def header(self, name: str, where: str) -> Header:
         """The header instance called `name`."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from softswitch.bmjson import Checksum, FieldList, HeaderType
-from softswitch.errors import BadProgram, Unsupported
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import words_of
 from softswitch.codegen.names import Names, c_cast
+from softswitch.errors import BadProgram, Unsupported
 
 
 def checksum_statement(

@@ -12,10 +12,10 @@ from softswitch.bmjson import (
     ParserOp,
     ParserState,
 )
-from softswitch.errors import BadProgram, Unsupported
 from softswitch.codegen.actions import Actions
 from softswitch.codegen.expressions import Expressions, Value
 from softswitch.codegen.names import Names, c_cast, literal, mask_of
+from softswitch.errors import BadProgram, Unsupported
 
 
 def read_bits(data: str, offset: int, width: int, where: str) -> str:
@@ -167,7 +167,9 @@ class ParserWriter:
         if not bits.small:
             raise Unsupported(where, "advance by an amount that may be negative or over 64 bits")
         return (
-            f"{{ uint64_t by = {bits.code} / 8; if (left < by) {self._fail('PacketTooShort')} "
+            f"{{ uint64_t by = {bits.code}; "
+            f"if (by % 8) {self._fail('ParserInvalidArgument')} by /= 8; "
+            f"if (left < by) {self._fail('PacketTooShort')} "
             "data += by; left -= (uint32_t)by; }"
         )
 

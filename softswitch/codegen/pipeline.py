@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from softswitch.bmjson import Conditional, Pipeline, Program, Table, find_action
-from softswitch.errors import BadProgram
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import TableLayout
 from softswitch.codegen.names import Names
 from softswitch.codegen.tables import NO_ACTION
+from softswitch.errors import BadProgram
 
 
 def control_function(

@@ -7,11 +7,11 @@ It returns 2 * action id + hit, or NO_ACTION + hit where there is nothing to run
 from __future__ import annotations
 
 from softswitch.bmjson import Program, Table, find_action
-from softswitch.errors import BadProgram, Unsupported
 from softswitch.codegen.actions import action_name
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import TableLayout, place_keys
 from softswitch.codegen.names import Names, literal
+from softswitch.errors import BadProgram, Unsupported
 
 NO_ACTION = 0xFFFFFFFE
 

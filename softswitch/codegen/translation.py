@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -127,11 +128,11 @@ class _Writer:
             ParserWriter(names, actions).function(),
             self._parse_and_verify(),
             keep_function(names, program.field_lists),
-            self._entry_points(),
             deparse_function(names, program.deparse_order, self._checksums(update=True)),
             digest,
-            self._descriptions(digest_words),
         ]
+        self._body = "\n".join(parts)
+        parts += [self._entry_points(), self._descriptions(digest_words)]
         return "\n\n".join(parts) + "\n"
 
     def _selector(self, profile: str | None) -> str | None:
@@ -178,8 +179,8 @@ static void set_arrival(struct ss_packet *p, struct phv *v) {{
     (void)p;
     {" ".join(metadata)}
     {set_(f"{std}.ingress_port", "p->ingress_port")}
-    {set_(f"{std}.packet_length", "p->length")}
     {set_(f"{std}.instance_type", "p->instance_type")}
+    {set_(f"{intrinsic}.ingress_global_timestamp", "p->arrival_us")}
 }}
 
 static void start(struct ss_state *s, struct ss_packet *p) {{
@@ -191,7 +192,7 @@ static void start(struct ss_state *s, struct ss_packet *p) {{
 
 static void ingress(struct ss_state *s, struct ss_packet *p) {{
     struct phv *v = (struct phv *)p->phv;
-    {set_(f"{intrinsic}.ingress_global_timestamp", "p->arrival_us")}
+    {set_(f"{std}.packet_length", "p->length")}
     parse_and_verify(s, p, v);
     control_ingress(s, p, v);
     p->egress_spec = (uint32_t){value(f"{std}.egress_spec")};
@@ -202,9 +203,11 @@ static void ingress(struct ss_state *s, struct ss_packet *p) {{
 static void clone_ingress(struct ss_state *s, const struct ss_packet *p, struct ss_packet *copy,
                           uint32_t list) {{
     struct phv *to = (struct phv *)copy->phv;
+    struct phv *v = to;
     memset(to, 0, sizeof *to);
+    {set_(f"{std}.ingress_port", "copy->ingress_port")}
+    parse_and_verify(s, copy, v);
     keep((const struct phv *)p->phv, to, list);
-    parse_and_verify(s, copy, to);
 }}
 
 static void preserve(struct ss_state *s, const struct ss_packet *p, struct ss_packet *copy,
@@ -241,6 +244,11 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
 }}
 """.strip()
 
+    def _is_read(self, intrinsic: str) -> bool:
+        """Whether the program mentions a piece of intrinsic metadata at all."""
+        lvalue = self._names.c_intrinsic(intrinsic)
+        return lvalue is not None and re.search(lvalue[1:] + r"\b", self._body) is not None
+
     # ---- descriptions ---------------------------------------------------------------------------
 
     def _descriptions(self, digest_words: int) -> str:
@@ -248,7 +256,7 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
         header_bytes = sum(
             self._names.header(name, "deparser").type.width // 8 for name in program.deparse_order
         )
-        clock = any(self._names.intrinsic(name) is not None for name in _CLOCK_FIELDS)
+        clock = any(self._is_read(name) for name in _CLOCK_FIELDS)
         ranges, tables = [], []
         for layout in self._tables.values():
             ranges += _range_description(layout)

@@ -32,6 +32,7 @@ enum ss_instance_type {
 /* Bit 15 marks a session id as set, so that session 0 can be used. */
 #define SS_CLONE_REQUESTED 0x8000u
 #define SS_NOT_TRUNCATED UINT32_MAX
+#define SS_MAX_PACKET 65536
 
 /* A packet on its way. `base` is what arrived, `data` what the parser has not consumed. */
 struct ss_packet {
