@@ -46,9 +46,9 @@ make_venv() {
     echo "setup: installing $requirements into $dir"
     # Debian's own Python: Mininet is a Debian package and on no other interpreter's path.
     /usr/bin/python3 -m venv --clear "$@" "$dir"
-    "$dir/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+    "$dir/bin/pip" install -qq --disable-pip-version-check --requirement "$requirements"
     if [ "$dir" = .venv ]; then
-        "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps \
+        "$dir/bin/pip" install -qq --disable-pip-version-check --no-deps \
             --no-build-isolation --editable .
     fi
     echo "$digest" >"$dir/stamp"

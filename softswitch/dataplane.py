@@ -269,7 +269,10 @@ class Dataplane:
             data = ctypes.string_at(address + ctypes.sizeof(Event), event.bytes)
             if event.kind == EVENT_PACKET:
                 return PacketIn(data)
-            name, widths = self._digests[event.list]
+            known = self._digests.get(event.list)
+            if known is None:  # it is of the program that `load` has just replaced
+                return None
+            name, widths = known
             fields, at = [], 0
             for width in widths:
                 size = 8 * words_of(width)
