@@ -29,7 +29,6 @@ from controller.fabric import Device
 from controller.heatmap import HeatMap, pair_heatmap, plane_heatmap
 from controller.heatmap_terminal import print_heatmap
 from controller.probing import Selection, choose, run_probes
-from controller.quality import Grade
 from controller.samples import Samples, save_samples
 from mrc.agent_client import AgentClient, AgentError
 from mrc.messages import Digest, RegisterRequest, WriteRequest, WriteResult
@@ -357,11 +356,14 @@ def _groups(flow: Flow) -> tuple[int, int]:
 
 
 def _bad_links(planes: Sequence[HeatMap]) -> list[str]:
-    """Links that the planes' maps show as bad, or not at all."""
+    """Links that the planes' maps show as bad by their loss, or without data.
+
+    Not by their round trip: under emulation that says how busy the machine was.
+    """
     return [
         f"p{plane}t0-{heatmap.rows[t0]} - p{plane}t1-{heatmap.columns[t1]}"
         for plane, heatmap in enumerate(planes)
         for t0, t1 in np.argwhere(
-            (heatmap.grades == Grade.BAD) | (heatmap.grades == Grade.NO_DATA)
+            ~(heatmap.quality.loss < heatmap.thresholds.loss_bad)  # NaN: no data
         ).tolist()
     ]
