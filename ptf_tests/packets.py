@@ -211,3 +211,23 @@ def assert_checksums(packet: bytes) -> None:
     assert bytes(ip / header / bth)[-ICRC_BYTES:] == packet[-ICRC_BYTES:]
     header.chksum = None
     assert bytes(ip / header / Raw(datagram[UDP_BYTES:])) == packet
+
+
+def flow(
+    source: int,
+    destination: int,
+    *,
+    label: int = 0,
+    kind: int = NEXT_HEADER_UDP,
+    source_port: int = 0xC000,
+    destination_port: int = 4791,
+    text: bytes = b"data",
+    dscp: int = 0,
+    hop_limit: int = 64,
+) -> bytes:
+    """An IPv6 packet of a UDP or TCP flow."""
+    layer4 = tcp if kind == NEXT_HEADER_TCP else udp
+    payload = layer4(source, destination, source_port, destination_port, text)
+    return ipv6(
+        source, destination, payload, kind, flow_label=label, dscp=dscp, hop_limit=hop_limit
+    )

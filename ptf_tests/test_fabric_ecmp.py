@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from finsy import (
@@ -17,6 +18,7 @@ from finsy import (
 
 from controller.addressing import group_prefix, host_address
 from controller.drops import DropReason
+from ptf_tests import packets
 from ptf_tests.bench import Bench, Forward
 from ptf_tests.device import Count, entry
 from ptf_tests.hashes import crc32_of
@@ -26,8 +28,6 @@ from ptf_tests.packets import (
     NEXT_HEADER_UDP,
     ethernet,
     ipv6,
-    tcp,
-    udp,
 )
 from ptf_tests.world import (
     OTHER_T0,
@@ -48,24 +48,7 @@ UPLINKS = [up_port(u) for u in range(4)]
 FLOWS = 256
 
 
-def flow(
-    *,
-    source: int = HOST,
-    destination: int = PEER,
-    label: int = 0,
-    kind: int = NEXT_HEADER_UDP,
-    source_port: int = 0xC000,
-    destination_port: int = 4791,
-    text: bytes = b"data",
-    dscp: int = 0,
-    hop_limit: int = 64,
-) -> bytes:
-    """An IPv6 packet of a flow."""
-    layer4 = tcp if kind == NEXT_HEADER_TCP else udp
-    payload = layer4(source, destination, source_port, destination_port, text)
-    return ipv6(
-        source, destination, payload, kind, flow_label=label, dscp=dscp, hop_limit=hop_limit
-    )
+flow = partial(packets.flow, source=HOST, destination=PEER)
 
 
 def one_shot(weights: dict[int, int]) -> P4TableEntry:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 
 import pytest
@@ -12,6 +13,7 @@ from finsy import P4TableAction
 from controller.addressing import host_address, nic_plane_port, path_ev
 from controller.drops import DropReason
 from mrc.opcodes import Opcode
+from ptf_tests import packets
 from ptf_tests.bench import Bench, Forward
 from ptf_tests.hashes import crc32_of
 from ptf_tests.nic_world import (
@@ -35,10 +37,7 @@ from ptf_tests.packets import (
     NEXT_HEADER_TCP,
     NEXT_HEADER_UDP,
     ethernet,
-    ipv6,
     mrc,
-    tcp,
-    udp,
     with_flow_label,
 )
 
@@ -53,22 +52,7 @@ def ecmp(nic: Bench) -> Bench:
     return nic
 
 
-def flow(
-    *,
-    source: int = HOST,
-    target: int = PEER,
-    label: int = 0,
-    kind: int = NEXT_HEADER_UDP,
-    source_port: int = 0xC000,
-    destination_port: int = 4791,
-    text: bytes = b"data",
-    dscp: int = 0,
-    hop_limit: int = 64,
-) -> bytes:
-    """A packet of a flow."""
-    layer4 = tcp if kind == NEXT_HEADER_TCP else udp
-    payload = layer4(source, target, source_port, destination_port, text)
-    return ipv6(source, target, payload, kind, flow_label=label, dscp=dscp, hop_limit=hop_limit)
+flow = partial(packets.flow, source=HOST, destination=PEER)
 
 
 def sent_plain(packet: bytes, plane: int) -> bytes:
@@ -124,7 +108,7 @@ def test_plane_is_the_crc32_of_the_flow(ecmp: Bench) -> None:
     "vary",
     [
         pytest.param(lambda n: flow(source=HOST + n), id="source address"),
-        pytest.param(lambda n: flow(target=PEER + n), id="destination address"),
+        pytest.param(lambda n: flow(destination=PEER + n), id="destination address"),
         pytest.param(lambda n: flow(label=n), id="flow label"),
         pytest.param(lambda n: flow(source_port=0xC000 + n), id="UDP source port"),
         pytest.param(lambda n: flow(destination_port=4791 + n), id="UDP destination port"),
@@ -166,7 +150,7 @@ def test_no_plane_set(nic: Bench) -> None:
 
 
 def test_no_destination(ecmp: Bench) -> None:
-    packet = flow(target=host_address(OTHER_GROUP + 1, 0))
+    packet = flow(destination=host_address(OTHER_GROUP + 1, 0))
     ecmp.drops(HOST_PORT, from_host(packet), DropReason.NO_DESTINATION)
 
 
