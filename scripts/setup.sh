@@ -49,8 +49,7 @@ make_venv() {
     /usr/bin/python3 -m venv --clear "$@" "$dir"
     "$dir/bin/pip" install -qq --disable-pip-version-check --requirement "$requirements"
     if [ "$dir" = .venv ]; then
-        "$dir/bin/pip" install -qq --disable-pip-version-check --no-deps \
-            --no-build-isolation --editable .
+        "$dir/bin/pip" install -qq --disable-pip-version-check --no-deps --editable .
     fi
     echo "$digest" >"$dir/stamp"
 }
