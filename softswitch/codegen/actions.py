@@ -13,6 +13,7 @@ from softswitch.bmjson import (
     Named,
     Primitive,
     SizedConst,
+    StackRef,
     Text,
     Vector,
 )
@@ -133,6 +134,8 @@ class Actions:
                 return f"p->resubmit_list = (uint16_t)({_u64(fields, x)});"
             case "recirculate", (fields,):
                 return f"p->recirculate_list = (uint16_t)({_u64(fields, x)});"
+            case ("push" | "pop"), (StackRef(name), Const(count) | SizedConst(count, _)):
+                return self._shift_stack(primitive.op, name, count, x)
             case "exit", _:
                 return "p->exit = true;"
             case (("no_op" | "log_msg"), _):
@@ -183,6 +186,24 @@ class Actions:
         header = self._names.header(name, x.where)
         valid = self._names.c_field(name, "$valid$")
         return f"if ({valid}) {{ {valid} = 0; p->length -= {header.type.width // 8}; }}"
+
+    def _shift_stack(self, op: str, name: str, count: int, x: Expressions) -> str:
+        """push_front and pop_front of P4_16: elements change places, new ones are invalid."""
+        if name not in self._names.program.stacks:
+            raise BadProgram(f"{x.where}: there is no stack {name!r}")
+        elements = [self._names.c_header(h) for h in self._names.program.stacks[name].headers]
+        size, filled = len(elements), self._names.c_next(name)
+        count = min(count, size)
+        if op == "push":
+            pairs = [(i, i - count) for i in range(size - 1, count - 1, -1)]
+            new = elements[:count]
+            more = f"{filled} = {filled} + {count} < {size} ? {filled} + {count} : {size};"
+        else:
+            pairs = [(i, i + count) for i in range(size - count)]
+            new = elements[size - count :]
+            more = f"{filled} -= {filled} < {count} ? {filled} : {count};"
+        swaps = [f"SS_SWAP({elements[a]}, {elements[b]});" for a, b in pairs]
+        return " ".join([*swaps, *(f"{element}.valid = 0;" for element in new), more])
 
     def _register_read(self, header: str, field: str, name: str, index: str, x: Expressions) -> str:
         number = _find(self._registers, name, "register", x)

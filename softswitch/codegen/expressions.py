@@ -138,6 +138,8 @@ class Expressions:
                 return _binary(op, constant(0), right, self.where)
             raise Unsupported(self.where, f"operation {op} with one operand")
         left = self.number(expr.left)
+        if op in ("usat_cast", "sat_cast") and right.low == right.high == 128:
+            return self._saturate128(op, expr.left, left)
         if op == "two_comp_mod":
             return _two_comp_mod(left, self._width(right, op))
         if op in ("usat_cast", "sat_cast"):
@@ -155,6 +157,20 @@ class Expressions:
             raise Unsupported(self.where, f"{op} of a value that does not fit 128 bits")
         code = f"SS_CLAMP((ss_i128)({value.wide_code}), {_signed(low)}, {_signed(high)})"
         return _as_value(f"(ss_u128)({code})", low, high)
+
+    def _saturate128(self, op: str, expr: Expr, value: Value) -> Value:
+        """Saturation to the widest type: what it saturates has itself no room for its result."""
+        low, high = (0, mask_of(128)) if op == "usat_cast" else _signed_bounds(128)
+        if low <= value.low and value.high <= high:
+            return value
+        if isinstance(expr, Op) and expr.op in ("+", "-") and expr.left is not None:
+            a, b = self.number(expr.left), self.number(_right(expr))
+            if low <= min(a.low, b.low) and max(a.high, b.high) <= high:
+                name = "add" if expr.op == "+" else "sub"
+                kind = "u" if op == "usat_cast" else ""
+                code = f"ss_{kind}sat_{name}128({a.wide_code}, {b.wide_code})"
+                return Value(f"(ss_u128){code}", low, high)
+        raise Unsupported(self.where, f"{op} of a value that does not fit 128 bits")
 
     def _choice(self, expr: Op) -> Value:
         if expr.condition is None or expr.left is None:

@@ -26,6 +26,34 @@ SS_INLINE ss_i128 ss_sar128(ss_i128 v, uint64_t by) { return v >> (by < 127 ? by
 /* Saturation; the arguments have no side effects. */
 #define SS_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
 
+/* Elements of a stack are structs of equal layout, though not of one type. */
+#define SS_SWAP(a, b)                                                                              \
+    do {                                                                                           \
+        uint8_t kept_[sizeof(a)];                                                                  \
+        memcpy(kept_, &(a), sizeof(a));                                                            \
+        memcpy(&(a), &(b), sizeof(a));                                                             \
+        memcpy(&(b), kept_, sizeof(a));                                                            \
+    } while (0)
+
+/* Sums and differences of 128 bits that stop at the ends of their range. */
+SS_INLINE ss_u128 ss_usat_add128(ss_u128 a, ss_u128 b) {
+    ss_u128 r;
+    return __builtin_add_overflow(a, b, &r) ? ~(ss_u128)0 : r;
+}
+SS_INLINE ss_u128 ss_usat_sub128(ss_u128 a, ss_u128 b) { return a > b ? a - b : 0; }
+SS_INLINE ss_i128 ss_sat_limit128(ss_i128 like) {
+    ss_i128 most = (ss_i128)(~(ss_u128)0 >> 1);
+    return like < 0 ? -most - 1 : most;
+}
+SS_INLINE ss_i128 ss_sat_add128(ss_i128 a, ss_i128 b) {
+    ss_i128 r;
+    return __builtin_add_overflow(a, b, &r) ? ss_sat_limit128(a) : r;
+}
+SS_INLINE ss_i128 ss_sat_sub128(ss_i128 a, ss_i128 b) {
+    ss_i128 r;
+    return __builtin_sub_overflow(a, b, &r) ? ss_sat_limit128(a) : r;
+}
+
 /* The low `bits` bits as a signed number; bits is 1 to 64, 1 to 128. */
 SS_INLINE int64_t ss_extend64(uint64_t v, unsigned bits) {
     return (int64_t)(v << (64 - bits)) >> (64 - bits);

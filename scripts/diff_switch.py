@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Send the same packets through BMv2 and softswitch, and compare what leaves and the counters.
+
+    unshare --net -- .venv/bin/python scripts/diff_switch.py [--packets N] [--seed N] [SCENARIO...]
+    unshare --net -- .venv/bin/python scripts/diff_switch.py --record [SCENARIO...]
+
+BMv2 runs with veths for ports; softswitch runs in this process. Packets go one at a time, so that
+what leaves is known to belong to which packet. `--record` keeps BMv2's answers in
+tests/softswitch/recorded/. Exits with 1 when anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import grpc
+
+from ptf_tests.namespace import VethPairs, require_private_namespace
+from tests.softswitch.differential import (
+    CPU_PORT,
+    SCENARIOS,
+    WIRE_PORTS,
+    Answer,
+    Counters,
+    Recording,
+    config_of,
+    save,
+    softswitch,
+    visible,
+    write_entries,
+)
+from tests.softswitch.p4rt import DEVICE_ID, RawClient
+from tests.softswitch.scenarios import Scenario, counter_values
+
+ADDRESS = "127.0.0.1:50980"
+LATE_S = 0.5
+SETTLE_S = 0.004
+RECORD_SETTLE_S = 0.02
+SETTLE_EVERY = 16
+MOST_SHOWN = 8
+PACKET_IGNORE_OUTGOING = 23
+ETH_P_ALL = 3
+SOL_PACKET = 263
+
+
+class Wires:
+    """Packet sockets at the testers' ends of the switch's ports."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        ends = [(f"sw{port}", f"test{port}") for port in WIRE_PORTS]
+        stack.enter_context(VethPairs(ends))
+        self.interfaces = {port: f"sw{port}" for port in WIRE_PORTS}
+        self._sockets = {
+            port: stack.enter_context(self._open(f"test{port}")) for port in WIRE_PORTS
+        }
+        self._ports = {sock.fileno(): port for port, sock in self._sockets.items()}
+        self._poll = select.poll()
+        for sock in self._sockets.values():
+            self._poll.register(sock, select.POLLIN)
+
+    @staticmethod
+    def _open(name: str) -> socket.socket:
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        sock.bind((name, ETH_P_ALL))
+        sock.setblocking(False)
+        return sock
+
+    def send(self, port: int, data: bytes) -> None:
+        """Put a packet on the wire to a port of the switch."""
+        self._sockets[port].send(data)
+
+    def receive(self, count: int, timeout_s: float) -> Answer:
+        """At least `count` packets unless they do not come in time; 0: all that come in time."""
+        got: Answer = []
+        end = time.monotonic() + timeout_s
+        while (left := end - time.monotonic()) > 0 and (count == 0 or len(got) < count):
+            for descriptor, _ in self._poll.poll(left * 1000):
+                port = self._ports[descriptor]
+                got.append((port, self._sockets[port].recv(1 << 17)))
+        return got
+
+
+@contextmanager
+def bmv2(wires: Wires, directory: Path, scenario: Scenario) -> Iterator[RawClient]:
+    """simple_switch_grpc on the wires, with the scenario's program and entries."""
+    program = shutil.which("simple_switch_grpc")
+    if program is None:
+        sys.exit("diff_switch: simple_switch_grpc is not on PATH")
+    command = [program, "--no-p4", "--device-id", str(DEVICE_ID), "--log-level", "off"]
+    for port, interface in wires.interfaces.items():
+        command += ["-i", f"{port}@{interface}"]
+    command += ["--", "--grpc-server-addr", ADDRESS, "--cpu-port", str(CPU_PORT)]
+    with (directory / "bmv2.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        client = RawClient(ADDRESS, config_of(scenario))
+        grpc.channel_ready_future(client.channel).result(20)
+        stream = client.stream()
+        stream.arbitrate(1)
+        client.set_pipeline()
+        write_entries(client, scenario)
+        wires.receive(0, RECORD_SETTLE_S)
+        yield client
+        stream.cancel()
+        client.close()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def show(number: int, port: int, data: bytes, expected: Answer, got: Answer) -> None:
+    """Print one difference."""
+    print(f"  packet {number}, port {port}: {data.hex()}")
+    for name, answer in (("softswitch", expected), ("BMv2", got)):
+        print(f"    {name}: " + ("nothing" if not answer else ""))
+        for to, left in answer:
+            print(f"      {to}: {left.hex()}")
+
+
+def compare_counters(mine: Counters, theirs: Counters) -> int:
+    """How many cells differ; prints them."""
+    differing = [name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)]
+    for name in sorted(differing)[:MOST_SHOWN]:
+        print(f"  counter {name}: softswitch {mine.get(name)}, BMv2 {theirs.get(name)}")
+    return len(differing)
+
+
+def compare(scenario: Scenario, wires: Wires, client: RawClient, seed: int, count: int) -> int:
+    """Number of differences in `count` packets."""
+    differences = outputs = 0
+    with softswitch(scenario) as (dataplane, mine):
+        for number, (port, data) in enumerate(scenario.packets(seed, count)):
+            expected = visible(dataplane.process(port, data))
+            outputs += len(expected)
+            wires.send(port, data)
+            got = wires.receive(len(expected), LATE_S) if expected else []
+            if (number + 1) % SETTLE_EVERY == 0 or number + 1 == count:
+                got += wires.receive(0, SETTLE_S)
+            if visible(got) != expected:
+                got += wires.receive(0, LATE_S)
+                differences += 1
+                if differences <= MOST_SHOWN:
+                    show(number, port, data, expected, visible(got))
+        differences += compare_counters(counter_values(mine), counter_values(client))
+    print(
+        f"{scenario.name}: {count} packets in, {outputs} out, seed {seed}: "
+        f"{differences or 'no'} differences",
+        flush=True,
+    )
+    return differences
+
+
+def record(scenario: Scenario, wires: Wires, client: RawClient, seed: int, count: int) -> None:
+    """Keep BMv2's answers."""
+    packets = []
+    for port, data in scenario.packets(seed, count):
+        wires.send(port, data)
+        packets.append((port, data, visible(wires.receive(0, RECORD_SETTLE_S))))
+    path = save(scenario, seed, Recording(packets, counter_values(client)))
+    print(f"{path}: {count} packets, {path.stat().st_size} bytes", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 1 when something differs."""
+    parser = argparse.ArgumentParser(description="compare softswitch with BMv2")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--packets", type=int, help="per scenario; 10000, when recording 200")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true", help="keep BMv2's answers")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.scenarios) - set(SCENARIOS):
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    require_private_namespace()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    differences = 0
+    for name in options.scenarios or SCENARIOS:
+        scenario = SCENARIOS[name]
+        with ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            wires = Wires(stack)
+            client = stack.enter_context(bmv2(wires, Path(directory), scenario))
+            if options.record:
+                record(scenario, wires, client, options.seed, options.packets or 200)
+            else:
+                count = options.packets or 10000
+                differences += compare(scenario, wires, client, options.seed, count)
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs with entries and packets, the same for softswitch, BMv2 and BMv2's recorded answers.
+
+Everything follows from seeds. Packets have at least 14 bytes (a packet socket sends no less) and
+never a VLAN tag in front (kernels keep it beside the packet, and BMv2 gets it back only sometimes).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from finsy.proto import p4r
+
+from tests.softswitch.p4rt import INSERT, RawClient, update
+
+PROGRAMS = Path(__file__).parent / "programs" / "build"
+FIRST_BYTES = 14
+PROBE_BYTES = 14 + 39
+VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
+
+Packet = tuple[int, bytes]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A program (name in `directory`), what is written to it, and what arrives where."""
+
+    name: str
+    updates: Callable[[RawClient], Sequence[Any]]
+    packet: Callable[[random.Random], Packet]
+    program: str = ""
+    directory: Path = PROGRAMS
+
+    def packets(self, seed: int, count: int) -> Iterator[Packet]:
+        """`count` packets that belong to a seed."""
+        source = random.Random(f"{self.name} {seed}")
+        while count:
+            port, data = self.packet(source)
+            if len(data) >= FIRST_BYTES and int.from_bytes(data[12:14]) not in VLAN_TYPES:
+                count -= 1
+                yield port, data
+
+
+# ---- packets -------------------------------------------------------------------------------------
+
+
+def mutated(source: random.Random, data: bytes) -> bytes:
+    """Sometimes cut, lengthened, or changed in some bytes."""
+    changed = bytearray(data)
+    kind = source.random()
+    if kind < 0.15:
+        del changed[source.randrange(FIRST_BYTES, max(FIRST_BYTES + 1, len(changed))) :]
+    elif kind < 0.3:
+        changed += source.randbytes(source.randrange(1, 64))
+    elif kind < 0.5:
+        for _ in range(source.randrange(1, 4)):
+            changed[source.randrange(len(changed))] = source.randrange(256)
+    return bytes(changed)
+
+
+def _edge(source: random.Random, bits: int) -> int:
+    """A number at or near an end of its range, a small one, or any."""
+    top = (1 << bits) - 1
+    choices = (0, 1, 2, top, top - 1, top >> 1, (top >> 1) + 1, source.getrandbits(bits))
+    return source.choice((*choices, source.getrandbits(bits), source.randrange(min(top, 20) + 1)))
+
+
+def probe(source: random.Random, ops: int = 8) -> Packet:
+    """Ethernet and probe_t with fields that like the ends of their ranges."""
+    op = source.randrange(ops) if source.random() < 0.9 else source.randrange(256)
+    data = source.randbytes(12) + source.choice((b"\x12\x34", source.randbytes(2)))
+    data += bytes([op]) + (_edge(source, 3) << 13 | _edge(source, 13)).to_bytes(2)
+    for bits in (8, 16, 32, 64, 128, 8, 16):
+        data += _edge(source, bits).to_bytes(bits // 8)
+    if source.random() < 0.5:
+        data += source.randbytes(source.randrange(100))
+    return source.randrange(1, 5), mutated(source, data)
+
+
+def parser_packet(source: random.Random) -> Packet:
+    """For parser.p4: each way through the parser, and some that end too early."""
+    ether_type = source.choice((0x0800, 0x08FF, 0x1000, 0x1003, 0x1007, 0x1008, 0x2000, 0x3000))
+    low = source.choice((5, 5, 0x80, 0xFF, 0x11))
+    data = source.randbytes(5) + bytes([source.randrange(4)]) + source.randbytes(5)
+    data += bytes([low]) + ether_type.to_bytes(2)
+    for _ in range(source.randrange(6)):
+        data += bytes([source.choice((0, 3, 0x30, 0x40, 0x7F)), source.randrange(256)])
+    if source.random() < 0.8:
+        data += bytes([source.choice((0x83, 0x80, 0xBF)), source.randrange(256)])
+    data += bytes([source.choice((0x55, 0x54, source.randrange(256)))])
+    data += source.randbytes(source.randrange(12))
+    return source.randrange(1, 5), mutated(source, data)
+
+
+# ---- entries -------------------------------------------------------------------------------------
+
+
+def nothing(client: RawClient) -> list[Any]:
+    """No entries."""
+    del client
+    return []
+
+
+def _replicas(pairs: Sequence[tuple[int, int]]) -> list[Any]:
+    return [p4r.Replica(port=port.to_bytes(2).lstrip(b"\0"), instance=rid) for port, rid in pairs]
+
+
+def _session(number: int, *pairs: tuple[int, int], length: int = 0) -> Any:
+    session = p4r.CloneSessionEntry(
+        session_id=number, replicas=_replicas(pairs), packet_length_bytes=length
+    )
+    engine = p4r.PacketReplicationEngineEntry(clone_session_entry=session)
+    return update(INSERT, packet_replication_engine_entry=engine)
+
+
+def _multicast(number: int, *pairs: tuple[int, int]) -> Any:
+    group = p4r.MulticastGroupEntry(multicast_group_id=number, replicas=_replicas(pairs))
+    engine = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
+    return update(INSERT, packet_replication_engine_entry=engine)
+
+
+def clone_updates(client: RawClient) -> list[Any]:
+    """Sessions with one and two ports, one that truncates; 99 is missing."""
+    del client
+    return [
+        _session(5, (3, 1)),
+        _session(6, (4, 7), length=40),
+        _session(7, (1, 2), (2, 3)),
+    ]
+
+
+def multicast_updates(client: RawClient) -> list[Any]:
+    """Groups of one to four copies; ports twice with different ids; 4 to 7 are missing."""
+    del client
+    return [
+        _multicast(1, (1, 1), (2, 2), (3, 3)),
+        _multicast(2, (4, 2), (4, 5)),
+        _multicast(3, (2, 0)),
+    ]
+
+
+def match_updates(client: RawClient) -> list[Any]:
+    """Overlapping prefixes, masks and ranges. No two that match alike have the same priority."""
+    source = random.Random(17)
+    updates = []
+    seen = set()
+    for length in (0, 1, 7, 8, 64, 65, 100, 127, 128, 32, 96):
+        for a in (0, 1, 2, 0xFF):
+            value = _edge(source, 128) >> (128 - length) << (128 - length)
+            if (value, length, a) in seen:
+                continue
+            seen.add((value, length, a))
+            match: dict[str, Any] = {"h.probe.a": a}
+            if length:
+                match["h.probe.e"] = (value, length)
+            action = ("set", length * 7) if a != 2 else ("drop",)
+            updates.append(client.insert("by_lpm", match, *action))
+    for priority in range(1, 60):
+        match = {"h.probe.x": priority % 8}
+        for key, bits in (("h.probe.c", 32), ("h.probe.y", 13)):
+            mask = source.choice((0, 1, 0xFF, (1 << bits) - 1, source.getrandbits(bits)))
+            if mask:
+                match[key] = (_edge(source, bits) & mask, mask)
+        action = ("add", priority) if priority % 7 else ("drop",)
+        updates.append(client.insert("by_ternary", match, *action, priority=priority))
+    for priority in range(1, 40):
+        match = {}
+        for key, bits in (("h.probe.d", 64), ("h.probe.y", 13)):
+            low, high = sorted((_edge(source, bits), _edge(source, bits)))
+            if (low, high) != (0, (1 << bits) - 1):
+                match[key] = (low, high)
+        if mask := source.choice((0, 0x0F, 0xFF)):
+            match["h.probe.a"] = (_edge(source, 8) & mask, mask)
+        updates.append(client.insert("by_range", match, "add", priority * 100, priority=priority))
+    return updates
+
+
+def control_updates(client: RawClient) -> list[Any]:
+    """An entry for each action."""
+    return [
+        client.insert("choose", {"h.probe.op": 0}, "one", 5),
+        client.insert("choose", {"h.probe.op": 1}, "two"),
+        client.insert("choose", {"h.probe.op": 2}, "three"),
+        client.insert("choose", {"h.probe.op": 3}, "none"),
+        client.insert("again", {"h.probe.a": 0}, "one", 7),
+        client.insert("again", {"h.probe.a": 0xFF}, "NoAction"),
+    ]
+
+
+def _member(client: RawClient, profile: str, number: int, *action: Any) -> Any:
+    member = p4r.ActionProfileMember(
+        action_profile_id=client.id("action_profiles", profile),
+        member_id=number,
+        action=client.action(*action),
+    )
+    return update(INSERT, action_profile_member=member)
+
+
+def selector_updates(client: RawClient) -> list[Any]:
+    """Members in no order of their ids, groups with weights, entries of each kind."""
+    updates = [_member(client, "marks", n, "mark", n * 3) for n in (4, 2, 9)]
+    updates.append(_member(client, "marks", 5, "NoAction"))
+    for op, number in enumerate((2, 4, 5, 9)):
+        entry = client.entry("marking", {"h.probe.op": op})
+        entry.action.action_profile_member_id = number
+        updates.append(update(INSERT, table_entry=entry))
+    for number in (7, 3, 11, 5, 2):
+        updates.append(_member(client, "choices", number, "to", number % 4 + 1, number << 100))
+    updates.append(_member(client, "choices", 20, "drop"))
+    profile = client.id("action_profiles", "choices")
+    groups = {
+        1: [(3, 1)],
+        2: [(11, 1), (3, 1), (7, 1)],
+        3: [(5, 3), (2, 1), (20, 2)],
+        4: [(7, 2), (5, 5), (3, 1), (2, 2)],
+    }
+    for number, members in groups.items():
+        group = p4r.ActionProfileGroup(action_profile_id=profile, group_id=number, max_size=16)
+        for member, weight in members:
+            group.members.append(p4r.ActionProfileGroup.Member(member_id=member, weight=weight))
+        updates.append(update(INSERT, action_profile_group=group))
+        entry = client.entry("choosing", {"h.probe.x": number})
+        entry.action.action_profile_group_id = number
+        updates.append(update(INSERT, table_entry=entry))
+    entry = client.entry("choosing", {"h.probe.x": 6})
+    entry.action.action_profile_member_id = 11
+    updates.append(update(INSERT, table_entry=entry))
+    return updates
+
+
+def _feature(
+    name: str, updates: Callable[[RawClient], Sequence[Any]] = nothing, ops: int = 8
+) -> Scenario:
+    return Scenario(name, updates, lambda source: probe(source, ops))
+
+
+FEATURES = (
+    Scenario("parser", nothing, parser_packet),
+    _feature("match", match_updates, 24),
+    _feature("selector", selector_updates),
+    _feature("state", nothing, 20),
+    _feature("hashes"),
+    _feature("clone", clone_updates),
+    _feature("multicast", multicast_updates),
+    _feature("loops"),
+    _feature("checksum", nothing, 4),
+    _feature("arithmetic", nothing, 16),
+    _feature("control", control_updates),
+    _feature("intrinsic"),
+)
+
+
+def counter_values(client: RawClient) -> dict[str, tuple[int, int]]:
+    """(packets, bytes) of every counter cell and of every entry with a direct counter."""
+    values = {}
+    for counter in client.info.counters:
+        query = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=counter.preamble.id))
+        for found in client.read(query):
+            cell = found.counter_entry
+            if cell.data.packet_count or cell.data.byte_count:
+                name = f"{counter.preamble.alias} {cell.index.index}"
+                values[name] = cell.data.packet_count, cell.data.byte_count
+    for counter in client.info.direct_counters:
+        table = p4r.TableEntry(table_id=counter.direct_table_id)
+        query = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=table))
+        for found in client.read(query):
+            data = found.direct_counter_entry.data
+            key = found.direct_counter_entry.table_entry
+            if data.packet_count or data.byte_count:
+                matched = [m.SerializeToString(deterministic=True).hex() for m in key.match]
+                name = f"{counter.preamble.alias} {' '.join(sorted(matched))} {key.priority}"
+                values[name] = data.packet_count, data.byte_count
+    return values
