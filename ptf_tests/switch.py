@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from controller.addressing import CPU_PORT, DROP_PORT
+from topologies.processes import die_with_us
 
 TARGETS = ("softswitch", "bmv2")
 STOP_TIMEOUT_S = 5.0
@@ -48,7 +49,7 @@ class SwitchProcess:
         command += ["--", "--grpc-server-addr", self.address]
         command += ["--cpu-port", str(CPU_PORT), "--drop-port", str(DROP_PORT)]
         # The kernel ends the switch should this process be killed; Ctrl-C is ours to handle.
-        return ["setpriv", "--pdeathsig", "KILL", *command]
+        return die_with_us(command)
 
     def start(self) -> None:
         """Start the process; it is not yet reachable when this returns."""

@@ -40,7 +40,7 @@ from topologies.nodes import (
     WireLink,
     empty_network,
 )
-from topologies.processes import DIE_WITH_PARENT, Process, ProcessError, stop_all
+from topologies.processes import Process, ProcessError, die_with_us, stop_all
 from topologies.rundir import WIRES, RunDir
 from topologies.wires import End, Wires
 
@@ -330,7 +330,7 @@ def _check_free(name: str, port: int) -> None:
 def _thrift_tool(switch: Bmv2Switch, commands: list[str]) -> subprocess.Popen[str]:
     """simple_switch_CLI at work on `commands`."""
     tool = subprocess.Popen(
-        [*DIE_WITH_PARENT, "simple_switch_CLI", "--thrift-port", str(switch.thrift_port)],
+        die_with_us(["simple_switch_CLI", "--thrift-port", str(switch.thrift_port)]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

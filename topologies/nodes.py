@@ -19,7 +19,7 @@ from mininet.net import Mininet
 from mininet.node import Host, Node, Switch
 
 from controller.addressing import CPU_PORT, DROP_PORT
-from topologies.processes import DIE_WITH_PARENT
+from topologies.processes import die_with_us
 from topologies.wires import Wires
 
 # TCP ports, each plus the device id.
@@ -34,7 +34,7 @@ class _Bound(Node):
     """A node whose shell ends with us."""
 
     def _popen(self, cmd: Sequence[str], **params: Any) -> Popen[bytes]:
-        return super()._popen([*DIE_WITH_PARENT, *cmd], **params)
+        return super()._popen(die_with_us(cmd), **params)
 
 
 class FabricHost(_Bound, Host):

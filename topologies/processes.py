@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -12,9 +13,19 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 STOP_TIMEOUT_S = 5.0
 TAIL_LINES = 20
-# The kernel kills a child that is started with this when the thread that started it ends: nothing
-# outlives a runner that is killed with SIGKILL. Start children from the main thread only.
-DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+
+# $0 is the parent that the child must still have: one that died before the kernel was told to take
+# the child with it would leave the child behind.
+_IF_PARENT_LIVES = 'test "$PPID" = "$0" && exec "$@"'
+
+
+def die_with_us(command: Sequence[str]) -> list[str]:
+    """`command`, to be killed by the kernel when the thread that starts it ends.
+
+    So nothing outlives a runner that is killed with SIGKILL. Start children from the main thread.
+    """
+    guard = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _IF_PARENT_LIVES)
+    return [*guard, str(os.getpid()), *command]
 
 
 class ProcessError(Exception):
@@ -38,7 +49,7 @@ class Process:
         with log.open("ab") as output:
             try:
                 self._child = subprocess.Popen(
-                    [*enter, *DIE_WITH_PARENT, *command],
+                    [*enter, *die_with_us(command)],
                     cwd=REPOSITORY,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
