@@ -134,7 +134,7 @@ class Actions:
                 return f"p->resubmit_list = (uint16_t)({_u64(fields, x)});"
             case "recirculate", (fields,):
                 return f"p->recirculate_list = (uint16_t)({_u64(fields, x)});"
-            case ("push" | "pop"), (StackRef(name), Const(count) | SizedConst(count, _)):
+            case (("push" | "pop"), (StackRef(name), Const(count) | SizedConst(count, _))):
                 return self._shift_stack(primitive.op, name, count, x)
             case "exit", _:
                 return "p->exit = true;"
