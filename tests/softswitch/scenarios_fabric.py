@@ -32,7 +32,7 @@ def _updates(program: str, device: str) -> Callable[[RawClient], Sequence[Any]]:
         fabric = Fabric.from_topology(load_topology(MINI))
         policy = Policy(spray=Spray(mode="round_robin"))
         return [
-            p4r.Update(type=INSERT, entity=entry.encode(schema))  # type: ignore[arg-type]
+            p4r.Update(type=INSERT, entity=entry.encode(schema))
             for entry in desired_entries(fabric, device, policy)
         ]
 
