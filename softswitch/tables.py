@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from softswitch.bmjson import ConstEntry
@@ -61,8 +61,11 @@ class Profile:
         self._switch = switch
         self._index = index
         self._actions = actions
-        self._members: set[int] = set()
-        self._groups: dict[int, tuple[int, ...]] = {}
+        self._members: dict[int, ActionCall] = {}
+        # Per member the further handles that weights need. As over BMv2 a copy is a member of its
+        # own, shared by all groups: the handles order a group, so they decide what is picked.
+        self._copies: dict[int, list[int]] = {}
+        self._groups: dict[int, dict[int, int]] = {}  # weights by member
         self._uses: Counter[tuple[int, int]] = Counter()  # (kind, handle): entries and groups
 
     def add_member(self, action: ActionCall) -> int:
@@ -70,13 +73,16 @@ class Profile:
         if len(self._members) >= self.max_size:
             raise TableFull(f"{self.name}: {self.max_size} members are there already")
         member = self._set_member(-1, action)
-        self._members.add(member)
+        self._members[member] = action
+        self._copies[member] = []
         return member
 
     def modify_member(self, member: int, action: ActionCall) -> None:
         """Another action for a member."""
         self._need_member(member)
-        self._set_member(member, action)
+        for handle in (member, *self._copies[member]):
+            self._set_member(handle, action)
+        self._members[member] = action
 
     def _set_member(self, member: int, action: ActionCall) -> int:
         number, data, count = self._actions.pack(action)
@@ -90,12 +96,12 @@ class Profile:
         self._need_member(member)
         self._need_unused(MEMBER, member, "member")
         self._engine.ss_profile_delete_member(self._switch, self._index, member)
-        self._members.remove(member)
+        del self._members[member], self._copies[member]
 
     def create_group(self, max_size: int) -> int:
         """A new, empty group; its handle. `max_size` is the caller's affair."""
         del max_size
-        return self._write_group(-1, ())
+        return self._write_group(-1, {})
 
     def set_group(self, group: int, members: Sequence[tuple[int, int]]) -> None:
         """Replace a group's (member, weight). A weight is how often the member is in the group."""
@@ -104,32 +110,46 @@ class Profile:
             self._need_member(member)
             if weight < 1:
                 raise InvalidArgument(f"{self.name}: weight {weight}; allowed: 1 and more")
-        # BMv2 orders a group by handle, and a weight's further copies come after all members.
-        ordered = sorted(members)
-        copies = [member for member, weight in ordered for _ in range(weight - 1)]
-        flat = (*(member for member, _ in ordered), *copies)
-        self._write_group(group, flat)
+        weights = dict(members)
+        if len(weights) != len(members):
+            raise InvalidArgument(f"{self.name}: a member is in group {group} twice")
+        self._write_group(group, weights)
 
-    def _write_group(self, group: int, members: tuple[int, ...]) -> int:
-        array = (ctypes.c_uint32 * len(members))(*members)
+    def _write_group(self, group: int, weights: Mapping[int, int]) -> int:
+        handles = []
+        for member, weight in weights.items():
+            copies = self._copies[member]
+            while len(copies) < weight - 1:
+                copies.append(self._set_member(-1, self._members[member]))
+            handles += [member, *copies[: weight - 1]]
+        array = (ctypes.c_uint32 * len(handles))(*sorted(handles))
         result = self._engine.ss_profile_set_group(
-            self._switch, self._index, group, array, len(members)
+            self._switch, self._index, group, array, len(handles)
         )
         group = check(result, self.name)
-        for member in self._groups.get(group, ()):
-            self._uses[MEMBER, member] -= 1
-        for member in members:
-            self._uses[MEMBER, member] += 1
-        self._groups[group] = members
+        before = self._groups.get(group, {})
+        self._groups[group] = dict(weights)
+        self._count_uses(before, -1)
+        self._count_uses(weights, 1)
         return group
+
+    def _count_uses(self, members: Iterable[int], by: int) -> None:
+        """Members enter or leave a group; copies that no group's weight needs are removed."""
+        for member in members:
+            self._uses[MEMBER, member] += by
+            if by > 0:
+                continue
+            most = max((group.get(member, 1) for group in self._groups.values()), default=1)
+            for handle in self._copies[member][most - 1 :]:
+                self._engine.ss_profile_delete_member(self._switch, self._index, handle)
+            del self._copies[member][most - 1 :]
 
     def delete_group(self, group: int) -> None:
         """Remove a group that no entry uses."""
         self._need_group(group)
         self._need_unused(GROUP, group, "group")
         self._engine.ss_profile_delete_group(self._switch, self._index, group)
-        for member in self._groups.pop(group):
-            self._uses[MEMBER, member] -= 1
+        self._count_uses(self._groups.pop(group), -1)
 
     def reference(self, target: MemberRef | GroupRef) -> tuple[int, int]:
         """(kind, handle) of a member or group that exists."""

@@ -215,8 +215,8 @@ def selector_updates(client: RawClient) -> list[Any]:
     groups = {
         1: [(3, 1)],
         2: [(11, 1), (3, 1), (7, 1)],
-        3: [(5, 3), (2, 1), (20, 2)],
-        4: [(7, 2), (5, 5), (3, 1), (2, 2)],
+        3: [(2, 1), (5, 3), (20, 2)],
+        4: [(2, 2), (3, 1), (5, 5), (7, 2)],
     }
     for number, members in groups.items():
         group = p4r.ActionProfileGroup(action_profile_id=profile, group_id=number, max_size=16)
@@ -258,8 +258,12 @@ def counter_values(client: RawClient) -> dict[str, tuple[int, int]]:
     """(packets, bytes) of every counter cell and of every entry with a direct counter."""
     values = {}
     for counter in client.info.counters:
-        query = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=counter.preamble.id))
-        for found in client.read(query):
+        number = counter.preamble.id
+        queries = [  # one by one: BMv2 fails to read all cells of a counter at once
+            p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=p4r.Index(index=i)))
+            for i in range(counter.size)
+        ]
+        for found in client.read(*queries):
             cell = found.counter_entry
             if cell.data.packet_count or cell.data.byte_count:
                 name = f"{counter.preamble.alias} {cell.index.index}"

@@ -9,14 +9,16 @@ struct metadata_t { }
 
 control verify_both(inout headers_t h, inout metadata_t m) {
     apply {
-        verify_checksum(h.probe.op == 1, { h.probe.c, h.probe.d, h.probe.e }, h.probe.b,
+        verify_checksum(h.probe.isValid() && h.probe.op == 1, { h.probe.c, h.probe.d, h.probe.e }, h.probe.b,
                         HashAlgorithm.csum16);
-        verify_checksum_with_payload(h.probe.op == 2, { h.probe.d }, h.probe.b,
+        verify_checksum_with_payload(h.probe.isValid() && h.probe.op == 2, { h.probe.d }, h.probe.b,
                                      HashAlgorithm.csum16);
     }
 }
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         h.probe.a = (bit<8>)std.checksum_error;
         h.probe.c = h.probe.c + 1;
         if (h.probe.x == 3) { h.probe.setInvalid(); }
@@ -26,9 +28,9 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
 control egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) { apply { } }
 control update_both(inout headers_t h, inout metadata_t m) {
     apply {
-        update_checksum(h.probe.op != 2, { h.probe.c, h.probe.d, h.probe.e, h.probe.x, h.probe.y },
+        update_checksum(h.probe.isValid() && h.probe.op != 2, { h.probe.c, h.probe.d, h.probe.e, h.probe.x, h.probe.y },
                         h.probe.b, HashAlgorithm.csum16);
-        update_checksum_with_payload(h.probe.op == 2, { h.probe.d, h.probe.b }, h.probe.c,
+        update_checksum_with_payload(h.probe.isValid() && h.probe.op == 2, { h.probe.d, h.probe.b }, h.probe.c,
                                      HashAlgorithm.crc32);
         update_checksum(true, { h.ethernet.dst }, h.ethernet.ether_type, HashAlgorithm.crc16);
     }

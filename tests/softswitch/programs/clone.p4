@@ -13,6 +13,8 @@ struct metadata_t {
 
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         m.one = h.probe.b;
         m.both = h.probe.c;
         m.none = 0xabcd;
@@ -32,7 +34,7 @@ control egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t 
         h.ethernet.src[47:32] = m.none;
         h.ethernet.dst[31:24] = (bit<8>)std.egress_rid;
         h.ethernet.dst[47:32] = (bit<16>)std.packet_length;
-        if (std.instance_type == 0) {
+        if (std.instance_type == 0 && h.probe.isValid()) {
             if (h.probe.op == 4) { clone_preserving_field_list(CloneType.E2E, 5, 2); }
             if (h.probe.op == 5) { clone_preserving_field_list(CloneType.E2E, 6, 1); mark_to_drop(std); }
             if (h.probe.op == 6) { clone(CloneType.E2E, 99); }

@@ -26,6 +26,8 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
         size = 16;
     }
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         std.egress_spec = 2;
         h.ethernet.dst = 1;
         switch (choose.apply().action_run) {
@@ -42,6 +44,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
 }
 control egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        if (!h.probe.isValid()) { return; }
         h.ethernet.ether_type = (bit<16>)m.trace;
         if (h.probe.x == 6) { std.egress_spec = 3; exit; }
         if (h.probe.x == 7) { mark_to_drop(std); return; }

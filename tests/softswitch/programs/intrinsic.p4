@@ -9,6 +9,8 @@ struct metadata_t { bit<48> arrival; bit<8> early; }
 
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         m.arrival = std.ingress_global_timestamp;
         m.early = (bit<8>)std.egress_port ^ (bit<8>)std.egress_rid ^ (bit<8>)std.egress_spec;
         h.probe.b = (bit<16>)std.ingress_port;
@@ -21,6 +23,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
 }
 control egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        if (!h.probe.isValid()) { return; }
         h.probe.a = m.early;
         h.probe.d = std.packet_length ++ 32w0;
         h.probe.d[15:0] = (bit<16>)std.egress_port;

@@ -13,6 +13,8 @@ struct metadata_t {
 
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         h.ethernet.dst[7:0] = m.rounds;
         h.ethernet.dst[23:8] = m.kept;
         h.ethernet.dst[39:24] = m.lost;
@@ -30,6 +32,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
 }
 control egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        if (!h.probe.isValid()) { return; }
         h.ethernet.src[31:0] = std.packet_length;
         h.ethernet.src[47:32] = (bit<16>)std.ingress_port;
         m.kept = h.probe.b;

@@ -9,6 +9,8 @@ struct metadata_t { bit<8> carried; }
 
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         m.carried = h.probe.a;
         std.mcast_grp = (bit<16>)h.probe.x;
         std.egress_spec = 4;
@@ -20,6 +22,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
 }
 control egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
+        if (!h.probe.isValid()) { return; }
         h.probe.b = std.egress_rid;
         h.probe.a = m.carried;
         h.probe.c = std.instance_type;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indirect counters, indices out of bounds included, and registers (there they stop BMv2).
+// Indirect counters and registers; indices out of bounds corrupt BMv2, so there are none.
 #include <core.p4>
 #include <v1model.p4>
 
-struct metadata_t { bit<64> old; int<16> signed_old; bit<128> wide; }
+struct metadata_t { bit<64> old; bit<16> old_bits; bit<128> wide; }
 
 #include "include/probe.p4"
 
@@ -11,19 +11,21 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
     counter(8, CounterType.packets_and_bytes) both;
     counter(8, CounterType.packets) packets_only;
     register<bit<64>>(16) sums;
-    register<int<16>>(4) signed_sums;
+    register<bit<16>>(4) signed_sums;
     register<bit<128>>(4) wides;
     register<bit<1>>(4) flags;
 
     apply {
+        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
+        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
         both.count((bit<32>)h.probe.x);
-        packets_only.count((bit<32>)h.probe.op);
+        packets_only.count((bit<32>)h.probe.op[2:0]);
         sums.read(m.old, (bit<32>)h.probe.op[3:0]);
         sums.write((bit<32>)h.probe.op[3:0], m.old + h.probe.d);
         h.probe.d = m.old;
-        signed_sums.read(m.signed_old, (bit<32>)h.probe.x[1:0]);
-        signed_sums.write((bit<32>)h.probe.x[1:0], m.signed_old |+| h.probe.j);
-        h.probe.j = m.signed_old;
+        signed_sums.read(m.old_bits, (bit<32>)h.probe.x[1:0]);
+        signed_sums.write((bit<32>)h.probe.x[1:0], (bit<16>)((int<16>)m.old_bits |+| h.probe.j));
+        h.probe.j = (int<16>)m.old_bits;
         wides.read(m.wide, (bit<32>)h.probe.x[1:0]);
         wides.write((bit<32>)h.probe.x[1:0], m.wide ^ h.probe.e);
         h.probe.e = m.wide;
