@@ -16,6 +16,7 @@ import argparse
 import select
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,10 @@ RECORD_SETTLE_S = 0.02
 SETTLE_EVERY = 16
 MOST_SHOWN = 8
 MOST_DIFFERENCES = 40
+PACKET_AUXDATA = 8
 PACKET_IGNORE_OUTGOING = 23
+TP_STATUS_VLAN_VALID = 1 << 4
+AUXDATA = struct.Struct("=IIIHHHH")
 ETH_P_ALL = 3
 SOL_PACKET = 263
 
@@ -74,9 +78,20 @@ class Wires:
     def _open(name: str) -> socket.socket:
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        sock.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         sock.bind((name, ETH_P_ALL))
         sock.setblocking(False)
         return sock
+
+    @staticmethod
+    def _read(sock: socket.socket) -> bytes:
+        """A packet with the VLAN tag that the kernel keeps beside it."""
+        data, auxiliary, _, _ = sock.recvmsg(1 << 17, socket.CMSG_SPACE(AUXDATA.size))
+        for _, _, value in auxiliary:
+            status, _, _, _, _, tci, tpid = AUXDATA.unpack(value)
+            if status & TP_STATUS_VLAN_VALID:
+                data = data[:12] + tpid.to_bytes(2) + tci.to_bytes(2) + data[12:]
+        return data
 
     def send(self, port: int, data: bytes) -> None:
         """Put a packet on the wire to a port of the switch."""
@@ -89,7 +104,7 @@ class Wires:
         while (left := end - time.monotonic()) > 0 and (count == 0 or len(got) < count):
             for descriptor, _ in self._poll.poll(left * 1000):
                 port = self._ports[descriptor]
-                got.append((port, self._sockets[port].recv(1 << 17)))
+                got.append((port, self._read(self._sockets[port])))
         return got
 
 
