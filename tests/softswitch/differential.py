@@ -3,6 +3,17 @@
 
 A recording is gzipped JSON: seed, and per packet [port, packet, [[port, packet]...]], packets in
 hexadecimal, with the counters at the end. `scripts/diff_switch.py --record` writes them.
+
+What the scenarios keep away from, because BMv2 1.15 has no defined answer there or a wrong one:
+
+- Fields of invalid headers hold an earlier packet's values in BMv2, zeros or this packet's here.
+- Indices out of bounds of a counter or register overwrite BMv2's memory or end it. Here nothing is
+  counted, read or written.
+- A register cell or hash of a negative number that is read into a signed field is positive in BMv2
+  until the field is next written to a header. Here it is the negative number.
+- A multicast group that has a port twice: PI sends the copies in the order of a hash table. Here
+  they leave in the order of the group's replicas.
+- Over P4Runtime, BMv2 refuses clone sessions that truncate, and cannot read a whole counter array.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feed mutated packets to engine and programs built with address and undefined-behaviour sanitizers.
+"""Feed mutated packets to engine and programs that are built with sanitizers.
 
-    .venv/bin/python -m tests.softswitch.sanitized PACKETS_PER_SCENARIO [SEED]
+    .venv/bin/python -m tests.softswitch.sanitized PACKETS SEED [SCENARIO...]
 
-Ends with the sanitizer's report, and not with 0, at the first error. The process starts itself again
-with the sanitizer's library in front, and with Python's own allocator off, so that a byte read
-behind a packet is seen.
+Address and undefined-behaviour errors end it with the sanitizer's report and not with 0. The
+process starts itself again with the sanitizer's library in front, and with Python's own allocator
+off, so that a byte read behind a packet is seen.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def main() -> int:
                 command, env={**environment(), "XDG_CACHE_HOME": cache}, check=False
             ).returncode
     softswitch.compile.FLAGS = (*softswitch.compile.FLAGS, *FLAGS)  # type: ignore[assignment]
-    count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    for name, scenario in SCENARIOS.items():
-        print(f"{name}: {count} in, {feed(scenario, count, seed)} out", flush=True)
+    count, seed = int(sys.argv[1]), int(sys.argv[2])
+    for name in sys.argv[3:] or SCENARIOS:
+        left = feed(SCENARIOS[name], count, seed)
+        print(f"{name}: {count} in, {left} out", flush=True)
     return 0
 
 
