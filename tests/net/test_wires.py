@@ -98,6 +98,11 @@ def test_kernel_sends_nothing_of_its_own(wires: Wires) -> None:
 
 def test_cut_is_carrier_loss_at_both_ends_only(wires: Wires) -> None:
     here = Namespace.current()
+    # The kernel tells of a new carrier up to a second late.
+    deadline = time.monotonic() + 10
+    while not all(here.is_running(end.interface) for end in (LEFT, RIGHT, OTHER, LAST)):
+        assert time.monotonic() < deadline, "no carrier before the cut"
+        time.sleep(0.01)
     started = time.monotonic()
     wires.cut(WIRE)
     took = time.monotonic() - started
