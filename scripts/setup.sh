@@ -13,7 +13,7 @@ fail() {
 }
 
 # python3-netifaces: PTF needs it, and PyPI has no wheel of it.
-APT_PACKAGES="mininet iproute2 nftables ethtool tcpdump procps gcc libc6-dev python3-venv python3-netifaces"
+APT_PACKAGES="mininet iproute2 iputils-ping nftables ethtool tcpdump procps gcc libc6-dev python3-venv python3-netifaces"
 
 install_apt_packages() {
     local missing=() package

@@ -23,8 +23,8 @@ _UNSUITABLE = (
     "wait",
 )  # fmt: skip
 INTRODUCTION = """\
-This is Mininet's prompt. `h0-0 COMMAND` runs a command on a host, `nodes` and `links` list what
-there is, `exit` ends the fabric. Of this fabric:
+This is Mininet's prompt. `h0-0 COMMAND` runs a command on a host, as in `h0-0 ping -c 3 h1-1`,
+`nodes` and `links` list what there is, `exit` ends the fabric. Of this fabric:
   cut A B          carrier loss on the wire between two devices, as in `cut p0t0-0 p0t1-1`
   blackhole A B    the wire swallows everything, unseen by both ends
   loss A B PERCENT the wire loses packets at random, in each direction
