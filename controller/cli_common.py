@@ -132,16 +132,27 @@ class Session:
     @cached_property
     def policy(self) -> Policy:
         """The policy of --policy, else the one applied to the running fabric, else the default."""
-        if self.policy_file is not None:
-            return load_policy(self.policy_file)
-        if self.topology_file is None and self.applied_policy.exists():
-            return load_policy(self.applied_policy)
-        return Policy()
+        source = self._policy_source
+        return Policy() if source is None else load_policy(source)
 
     @cached_property
     def overlay(self) -> Overlay:
-        """The policy bound to the fabric; PolicyError when they do not suit each other."""
-        return bind(self.policy, self.fabric)
+        """The policy bound to the fabric; PolicyError with the file's name when it does not suit."""
+        try:
+            return bind(self.policy, self.fabric)
+        except PolicyError as error:
+            lines = str(error).splitlines()
+            raise PolicyError(
+                "\n".join(f"{self._policy_source}: {line}" for line in lines)
+            ) from error
+
+    @property
+    def _policy_source(self) -> Path | None:
+        if self.policy_file is not None:
+            return self.policy_file
+        if self.topology_file is None and self.applied_policy.exists():
+            return self.applied_policy
+        return None
 
     def desired(self) -> dict[str, list[P4TableEntry]]:
         """The wanted entries of every running device, by name."""

@@ -107,6 +107,9 @@ def print_push(report: PushReport) -> None:
     for name, found in report.devices.items():
         if len(report.devices) > ALL_ROWS and found.ok and not found.written:
             continue
+        if not found.reached:
+            table.add_row(name, "unknown", *[""] * 5, f"{found.seconds:.2f}")
+            continue
         counts = (found.inserted, found.modified, found.deleted, found.unchanged, found.skipped)
         table.add_row(
             name,

@@ -33,6 +33,7 @@ class DeviceReport:
     """What a push did to one device."""
 
     device: str
+    reached: bool = False  # we became its controller and know its program
     pipeline_pushed: bool = False
     inserted: int = 0
     modified: int = 0
@@ -136,6 +137,7 @@ async def _push_device(
                 tell(Progress(name, "loading the program"))
                 await link.set_program(schema)
                 report.pipeline_pushed = True
+            report.reached = True
             await _reconcile(link, schema, wanted, report, tell)
     except (DeviceError, ValueError) as error:
         report.errors.append(str(error))

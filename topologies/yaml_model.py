@@ -28,7 +28,9 @@ def load_model(path: str | Path, model: type[ModelT], error: type[Exception], wh
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as ex:
+    except OSError as ex:  # whose text would repeat the path
+        raise error(f"{path}: cannot read the {what} file: {ex.strerror}") from ex
+    except UnicodeDecodeError as ex:
         raise error(f"{path}: cannot read the {what} file: {ex}") from ex
     return parse_model(text, str(path), model, error, what)
 

@@ -128,7 +128,7 @@ def test_a_policy_that_cannot_be_is_not_remembered(
 ) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
-    mrcctl("policy", "apply", str(file), code=1)
+    assert str(file) in mrcctl("policy", "apply", str(file), code=1).stderr.replace("\n", "")
     assert not (fake_fabric.run_dir / "policy.yaml").exists()
     assert not any(switch.writes for switch in fake_fabric.switches.values())
 
@@ -140,3 +140,7 @@ def test_unreachable_devices_are_named(fake_fabric: FakeFabric, tmp_path: Path) 
     for command in ("status", "counters", "push"):
         result = mrcctl(command, "--timeout", "0.2", code=1)
         assert "p0t0-0: nothing answers at 127.0.0.9:" in result.stderr
+    pushed = rows(result.output)
+    assert pushed["p0t0-0"][0] == "unknown"
+    assert len(pushed["p0t0-0"]) == 2, "no numbers of a device that was not reached"
+    assert pushed["p0t0-1"][0] == "loaded"
