@@ -137,7 +137,7 @@ class Session:
 
     @cached_property
     def overlay(self) -> Overlay:
-        """The policy bound to the fabric; PolicyError with the file's name when it does not suit."""
+        """The policy bound to the fabric; PolicyError, naming the file, when it does not suit."""
         try:
             return bind(self.policy, self.fabric)
         except PolicyError as error:
