@@ -248,6 +248,9 @@ def test_digest_configuration(setup: Setup) -> None:
 
 def test_digest_list_and_ack(setup: Setup) -> None:
     setup.dataplane.events.put(learn(1, 1))  # not configured yet: dropped
+    # Events are handled in order: once this packet is there, the digest before it was handled.
+    setup.dataplane.events.put(PacketIn(b"\x81\x00frame"))
+    setup.stream.receive("packet")
     entry = digest_entry(setup, 10**12, 2, 10**12)
     setup.client.write(update(INSERT, digest_entry=entry))
     for event in (learn(0xAA, 3), learn(0xAA, 3), learn(0xBB, 4)):
