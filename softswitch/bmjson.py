@@ -11,6 +11,17 @@ from dataclasses import dataclass
 
 from softswitch.errors import BadProgram
 
+CORE_ERRORS = (
+    "NoError",
+    "PacketTooShort",
+    "NoMatch",
+    "StackOutOfBounds",
+    "HeaderTooShort",
+    "ParserTimeout",
+    "ParserInvalidArgument",
+)
+"""Errors of core.p4; a program has all of them, whether or not it names them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Const:
@@ -194,11 +205,24 @@ class ParserOp:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """`value` and `mask` cover the byte-padded keys one after the other; both None: the default."""
+    """`value` and `mask` cover the byte-padded keys one after the other.
+
+    With neither a value nor a value set it is the default.
+    """
 
     value: bytes | None
     mask: bytes | None
     next_state: str | None
+    value_set: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """A parser value set: `width` bits in all keys together, at most `size` members (0: any)."""
+
+    name: str
+    width: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +365,7 @@ class Program:
     stacks: Mapping[str, Stack]
     errors: Mapping[str, int]
     parser: Parser
+    value_sets: Mapping[str, ValueSet]
     deparse_order: tuple[str, ...]
     counters: Mapping[str, int]
     direct_counters: Mapping[str, str]

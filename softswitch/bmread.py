@@ -2,7 +2,7 @@
 """Reads a BMv2 JSON into the objects of `bmjson`.
 
 Reading checks the shape and the references between objects that it meets. `Unsupported` is raised
-here for kinds of objects that softswitch does not know at all (meters, value sets, unions,
+here for kinds of objects that softswitch does not know at all (meters, unions,
 variable-length fields), `BadProgram` for malformed JSON.
 """
 
@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from softswitch.bmjson import (
+    CORE_ERRORS,
     Action,
     ActionProfile,
     Calculation,
@@ -35,24 +36,14 @@ from softswitch.bmjson import (
     Table,
     TableKey,
     Transition,
+    ValueSet,
 )
 from softswitch.bmnode import Node, read_arg, read_expr
 from softswitch.errors import BadProgram, Unsupported
 
-CORE_ERRORS = (
-    "NoError",
-    "PacketTooShort",
-    "NoMatch",
-    "StackOutOfBounds",
-    "HeaderTooShort",
-    "ParserTimeout",
-    "ParserInvalidArgument",
-)
-
 # A refusal for each kind of object that would otherwise have to be ignored.
 _REFUSED_LISTS = {
     "meter_arrays": "meters are not supported",
-    "parse_vsets": "parser value sets are not supported",
     "header_unions": "header unions are not supported",
     "header_union_stacks": "header unions are not supported",
     "extern_instances": "extern instances are not supported",
@@ -94,6 +85,7 @@ def read_program(text: bytes | str) -> Program:
         stacks={s.name: s for s in (_stack(n, types, by_id) for n in root.array("header_stacks"))},
         errors=_errors(root),
         parser=_parser(parsers[0]),
+        value_sets={v.name: v for v in map(_value_set, root.optional_array("parse_vsets"))},
         deparse_order=tuple(n.text() for n in deparsers[0].array("order")),
         counters=counters,
         direct_counters=direct,
@@ -198,13 +190,21 @@ def _source(node: Node) -> Expr | Lookahead:
 
 def _transition(node: Node, state: str) -> Transition:
     kind = node.optional_text("type") or "hexstr"
-    if kind == "parse_vset":
-        raise Unsupported(f"parser state {state}", "parser value sets are not supported")
     following = node.optional_text("next_state") or None
+    if kind == "parse_vset":
+        name = node.text("value")
+        if node.optional("mask"):
+            raise Unsupported(f"parser state {state}", f"a mask over value set {name}")
+        return Transition(None, None, following, name)
     if kind == "default" or node.get("value").value == "default":
         return Transition(None, None, following)
     mask = node.optional("mask")
     return Transition(node.hex_bytes("value"), node.hex_bytes("mask") if mask else None, following)
+
+
+def _value_set(node: Node) -> ValueSet:
+    size = node.integer("max_size") if node.optional("max_size") else 0
+    return ValueSet(node.text("name"), node.integer("compressed_bitwidth"), size)
 
 
 def _parser(node: Node) -> Parser:

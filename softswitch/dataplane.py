@@ -29,6 +29,7 @@ from softswitch.engine import (
 )
 from softswitch.errors import DataplaneError, InvalidArgument, NotFound, PortError
 from softswitch.tables import ActionSet, Profile, Table
+from softswitch.value_sets import ValueSet
 from softswitch.values import DataplaneOptions, Digest, PacketIn
 
 MAX_PACKET_BYTES = 65535
@@ -118,6 +119,7 @@ class Dataplane:
         self.profiles: Mapping[str, Profile] = {}
         self.counters: Mapping[str, CounterArray] = {}
         self.registers: Mapping[str, RegisterArray] = {}
+        self.value_sets: Mapping[str, ValueSet] = {}
         for port in {*options.queue_depths, *options.queue_rates}:
             depth = options.queue_depths.get(port, options.queue_depth)
             rate = options.queue_rates.get(port, 0)
@@ -180,6 +182,12 @@ class Dataplane:
             {
                 register.name: RegisterArray(self._engine, self._switch, index, register)
                 for index, register in enumerate(layout.registers)
+            }
+        )
+        self.value_sets = MappingProxyType(
+            {
+                value_set.name: ValueSet(self._engine, self._switch, index, value_set)
+                for index, value_set in enumerate(layout.value_sets)
             }
         )
         self._digests = {digest.id: (digest.name, digest.widths) for digest in layout.digests}

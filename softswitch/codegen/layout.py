@@ -70,6 +70,18 @@ class RegisterLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueSetLayout:
+    """A parser value set: at most `size` members (0: any number).
+
+    `widths` in bits of the keys that select on it; none when no state does.
+    """
+
+    name: str
+    size: int
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DigestLayout:
     """A learn list: widths of the fields, each from a word of its own in the event's data."""
 
@@ -87,6 +99,7 @@ class Layout:
     counters: tuple[tuple[str, int], ...]
     registers: tuple[RegisterLayout, ...]
     digests: tuple[DigestLayout, ...]
+    value_sets: tuple[ValueSetLayout, ...]
     actions: dict[int, ActionLayout]
 
 

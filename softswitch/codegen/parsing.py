@@ -4,34 +4,20 @@
 from __future__ import annotations
 
 from softswitch.bmjson import (
+    CORE_ERRORS,
     Expr,
     FieldRef,
     HeaderType,
-    LastField,
     Lookahead,
     ParserOp,
     ParserState,
 )
 from softswitch.codegen.actions import Actions
 from softswitch.codegen.expressions import Expressions, Value
-from softswitch.codegen.names import Names, c_cast, literal, mask_of
+from softswitch.codegen.names import Names, c_cast, mask_of
+from softswitch.codegen.packetbits import lookahead_guard, read_bits
+from softswitch.codegen.select import select
 from softswitch.errors import BadProgram, Unsupported
-
-
-def read_bits(data: str, offset: int, width: int, where: str) -> str:
-    """C code of `width` (up to 128) bits that start `offset` bits behind the byte `data`."""
-    first, last = offset // 8, (offset + width - 1) // 8
-    count = last - first + 1
-    if count > 16:
-        raise Unsupported(where, f"{width} bits that start within a byte are not supported")
-    load = f"ss_get({data} + {first}, {count})"
-    if count <= 8:
-        load = f"(uint64_t){load}"
-    drop = 8 * (last + 1) - (offset + width)
-    shifted = f"({load} >> {drop})" if drop else load
-    if width == 8 * count - drop:
-        return shifted
-    return f"({shifted} & {literal(mask_of(width))})"
 
 
 class ParserWriter:
@@ -46,6 +32,7 @@ class ParserWriter:
         """The C source of the parser."""
         parser = self._program.parser
         self._labels = {name: f"s{number}" for number, name in enumerate(parser.states)}
+        self._exits = {name: self._fail(name) for name in CORE_ERRORS}
         body = [
             "static void parse(struct ss_state *s, struct ss_packet *p, struct phv *v) {",
             "    (void)s;",
@@ -76,12 +63,13 @@ class ParserWriter:
         return self._program.errors[name]
 
     def _fail(self, error: str) -> str:
+        """Leaves the parser with an error."""
         return f"{{ error = {self._error(error)}; goto done; }}"
 
     def _state(self, state: ParserState) -> list[str]:
         lines = [f"{self._labels[state.name]}: /* {state.name} */"]
         lines += [f"    {self._op(op, state)}" for op in state.ops]
-        lines += [f"    {line}" for line in self._select(state)]
+        lines += [f"    {line}" for line in select(self._names, state, self._labels, self._exits)]
         return lines
 
     # ---- operations -----------------------------------------------------------------------------
@@ -160,8 +148,7 @@ class ParserWriter:
         """Leaves the parser when the packet is too short to look that far ahead."""
         if not isinstance(value, Lookahead):
             return ""
-        needed = (value.offset + value.width + 7) // 8
-        return f"if (left < {needed}) {self._fail('PacketTooShort')} "
+        return lookahead_guard(value, self._fail("PacketTooShort")) + " "
 
     def _advance(self, bits: Value, where: str) -> str:
         if not bits.small:
@@ -172,57 +159,3 @@ class ParserWriter:
             f"if (left < by) {self._fail('PacketTooShort')} "
             "data += by; left -= (uint32_t)by; }"
         )
-
-    # ---- transitions ----------------------------------------------------------------------------
-
-    def _select(self, state: ParserState) -> list[str]:
-        where = f"parser state {state.name}"
-        x = Expressions(self._names, where)
-        widths = [self._key_width(key, where) for key in state.keys]
-        lines = ["{"]
-        for number, key in enumerate(state.keys):
-            value = self._number(key, x)
-            kind = "uint64_t" if value.small else "ss_u128"
-            lines.append(f"    {self._guard(key)}")
-            lines.append(f"    {kind} k{number} = {value.code};")
-        default = "done"
-        for transition in state.transitions:
-            target = "done"
-            if transition.next_state is not None:
-                target = self._labels[transition.next_state]
-            if transition.value is None:
-                default = target
-                continue
-            test = self._case(transition.value, transition.mask, widths, where)
-            lines.append(f"    if ({test}) goto {target};")
-        lines.append(f"    goto {default};")
-        return [*lines, "}"]
-
-    def _key_width(self, key: Expr | Lookahead, where: str) -> int:
-        match key:
-            case Lookahead(_, width):
-                return width
-            case FieldRef(header, field):
-                return self._names.field(header, field, where).width
-            case LastField(stack, field) if stack in self._program.stacks:
-                first = self._program.stacks[stack].headers[0]
-                return self._names.field(first, field, where).width
-            case _:
-                raise Unsupported(where, f"select over {key} is not supported")
-
-    def _case(self, value: bytes, mask: bytes | None, widths: list[int], where: str) -> str:
-        sizes = [(width + 7) // 8 for width in widths]
-        if len(value) > sum(sizes) or (mask is not None and len(mask) > sum(sizes)):
-            raise BadProgram(f"{where}: a select value of {len(value)} bytes, keys of {sum(sizes)}")
-        value = value.rjust(sum(sizes), b"\0")
-        mask = mask.rjust(sum(sizes), b"\0") if mask is not None else b"\xff" * sum(sizes)
-        tests, at = [], 0
-        for number, (size, width) in enumerate(zip(sizes, widths, strict=True)):
-            bits = int.from_bytes(mask[at : at + size]) & mask_of(width)
-            wanted = int.from_bytes(value[at : at + size]) & bits
-            at += size
-            if bits == mask_of(width):
-                tests.append(f"k{number} == {literal(wanted)}")
-            elif bits:
-                tests.append(f"(k{number} & {literal(bits)}) == {literal(wanted)}")
-        return " && ".join(tests) or "true"

@@ -16,6 +16,8 @@ from softswitch.codegen.layout import (
     Layout,
     RegisterLayout,
     TableLayout,
+    ValueSetLayout,
+    words_of,
 )
 from softswitch.codegen.names import Names, cell_bytes
 from softswitch.codegen.output import (
@@ -26,10 +28,11 @@ from softswitch.codegen.output import (
 )
 from softswitch.codegen.parsing import ParserWriter
 from softswitch.codegen.pipeline import control_function
+from softswitch.codegen.select import value_set_layouts
 from softswitch.codegen.tables import apply_function, table_layout
 
 # Changes whenever the generated code changes for the same JSON; part of the cache's key.
-GENERATOR_VERSION = 1
+GENERATOR_VERSION = 2
 
 _CLOCK_FIELDS = (
     "intrinsic_metadata.ingress_global_timestamp",
@@ -65,6 +68,7 @@ class _Writer:
         self._registers = _numbered(program.registers)
         self._counters = _numbered(program.counters)
         self._calculations = _numbered(program.calculations)
+        self._value_sets = value_set_layouts(self._names)
         profiles = [p for pipeline in self._pipelines for p in pipeline.profiles.values()]
         self._profiles = {profile.name: number for number, profile in enumerate(profiles)}
         self._profile_list = profiles
@@ -98,6 +102,7 @@ class _Writer:
                 )
                 for digest in program.learn_lists.values()
             ),
+            self._value_sets,
             {a.id: ActionLayout(a.id, a.name, a.params) for a in program.actions.values()},
         )
 
@@ -266,11 +271,13 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
             f"{{ {_text(r.name)}, {r.size}, {cell_bytes(r.width)} }}"
             for r in program.registers.values()
         ]
+        value_sets = [_value_set_description(layout) for layout in self._value_sets]
         return f"""
 {"".join(ranges)}
 static const struct ss_table_desc tables[] = {{ {_items(tables)} }};
 static const struct ss_counter_desc counters[] = {{ {_items(counters)} }};
 static const struct ss_register_desc registers[] = {{ {_items(registers)} }};
+static const struct ss_value_set_desc value_sets[] = {{ {_items(value_sets)} }};
 
 __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .abi = SS_ABI,
@@ -282,9 +289,11 @@ __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .profile_count = {len(self._profile_list)},
     .counter_count = {len(counters)},
     .register_count = {len(registers)},
+    .value_set_count = {len(value_sets)},
     .tables = tables,
     .counters = counters,
     .registers = registers,
+    .value_sets = value_sets,
     .start = start,
     .ingress = ingress,
     .clone_ingress = clone_ingress,
@@ -319,6 +328,12 @@ def _table_description(layout: TableLayout) -> str:
         f"{{ {_text(layout.name)}, SS_{layout.kind}, {layout.words}, {layout.max_size}, "
         f"{shift}, {width}, {fields}, {ranges} }}"
     )
+
+
+def _value_set_description(layout: ValueSetLayout) -> str:
+    words = [words_of(width) for width in layout.widths]
+    fields = ", ".join(map(str, words)) or "0"
+    return f"{{ {len(words)}, {sum(words)}, (const uint8_t[]){{ {fields} }} }}"
 
 
 def _text(value: str) -> str:

@@ -244,6 +244,9 @@ struct ss_action *ss_action_new(uint32_t kind, uint32_t id, const uint64_t *data
 int ss_profile_init(struct ss_profile *p);
 void ss_profile_destroy(struct ss_profile *p);
 
+/* valueset.c */
+int ss_value_set_init(struct ss_value_set *set, const struct ss_value_set_desc *desc);
+
 /* match.c: puts an entry where readers find it, or removes it from there */
 int ss_link_hashed(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
 void ss_unlink_hashed(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);

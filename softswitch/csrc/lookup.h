@@ -113,6 +113,39 @@ SS_INLINE struct ss_entry *ss_find_range(const struct ss_table *t, const uint64_
     return NULL;
 }
 
+/* Whether low <= key & mask <= high, as a number of `words` words. */
+SS_INLINE bool ss_in_range(const uint64_t *key, const uint64_t *mask, const uint64_t *low,
+                           const uint64_t *high, unsigned words) {
+    int above = 0, below = 0; /* decided by the highest word that differs */
+    for (unsigned w = words; w-- > 0;) {
+        uint64_t value = key[w] & mask[w];
+        if (above == 0 && value != low[w]) above = value > low[w] ? 1 : -1;
+        if (below == 0 && value != high[w]) below = value < high[w] ? 1 : -1;
+    }
+    return above >= 0 && below >= 0;
+}
+
+static inline __attribute__((unused)) bool ss_value_set_has(const struct ss_value_set *set,
+                                                            const uint64_t *key) {
+    const struct ss_members_of_set *m = SS_LOAD(&set->members);
+    unsigned words = set->desc->words;
+    const uint64_t *slot;
+    for (uint32_t i = (uint32_t)ss_hash_key(key, words, 0);; i++) {
+        slot = &m->data[(size_t)(i & (m->slots - 1)) * (1 + words)];
+        if (slot[0] == 0) break;
+        if (ss_same_key(slot + 1, key, words)) return true;
+    }
+    const uint64_t *range = &m->data[(size_t)m->slots * (1 + words)];
+    for (uint32_t i = 0; i < m->ranges; i++, range += 3 * words) {
+        bool in = true;
+        for (uint32_t f = 0, w = 0; in && f < set->desc->fields; w += set->desc->field_words[f++])
+            in = ss_in_range(key + w, range + w, range + words + w, range + 2 * words + w,
+                             set->desc->field_words[f]);
+        if (in) return true;
+    }
+    return false;
+}
+
 SS_INLINE void ss_count_hit(struct ss_entry *e, const struct ss_packet *p) {
     __atomic_store_n(&e->packets, e->packets + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&e->bytes, e->bytes + p->counted_length, __ATOMIC_RELAXED);

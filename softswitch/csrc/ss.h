@@ -197,6 +197,32 @@ struct ss_register_desc {
     uint32_t cell_bytes;
 };
 
+/* --------------------------------------------------------------------------- parser value sets */
+
+/* Keys are words, lowest first; each field starts a word of its own. `field_words`: how many it has. */
+struct ss_value_set_desc {
+    uint32_t fields;
+    uint32_t words;
+    const uint8_t *field_words;
+};
+
+/*
+ * Members. Immutable; a change publishes another set. `slots` (a power of two, more than there are exact
+ * members) of 1 + words words each come first: an exact member's key with 1 in front of it, or 0. Then
+ * `ranges` times 3 words: mask, low and high; a member has all keys with low <= key & mask <= high in
+ * every field.
+ */
+struct ss_members_of_set {
+    uint32_t slots;
+    uint32_t ranges;
+    uint64_t data[];
+};
+
+struct ss_value_set {
+    const struct ss_value_set_desc *desc;
+    struct ss_members_of_set *members;
+};
+
 /* --------------------------------------------------------------------------------- the program */
 
 /* The state of a loaded program. Allocated by the engine, read by the generated code. */
@@ -206,6 +232,7 @@ struct ss_state {
     struct ss_profile *profiles;
     struct ss_counter **counters;
     void **registers;
+    struct ss_value_set *value_sets;
     uint64_t random[4];
     uint32_t drop_port;
     void *engine;
@@ -222,9 +249,11 @@ struct ss_program {
     uint32_t profile_count;
     uint32_t counter_count;
     uint32_t register_count;
+    uint32_t value_set_count;
     const struct ss_table_desc *tables;
     const struct ss_counter_desc *counters;
     const struct ss_register_desc *registers;
+    const struct ss_value_set_desc *value_sets;
     /* Clears all headers and metadata, sets the intrinsic metadata of a new packet. */
     void (*start)(struct ss_state *, struct ss_packet *);
     /* Parses and runs ingress. Fills in the "written by the program" part of the packet. */
@@ -245,6 +274,6 @@ struct ss_program {
     uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
 };
 
-#define SS_ABI 1u
+#define SS_ABI 2u
 
 #endif

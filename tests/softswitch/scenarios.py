@@ -240,6 +240,7 @@ def _feature(
 
 FEATURES = (
     Scenario("parser", nothing, parser_packet),
+    _feature("valueset"),
     _feature("match", match_updates, 24),
     _feature("selector", selector_updates),
     _feature("state", nothing, 20),
