@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ def dataplane() -> Iterator[Dataplane]:
         yield loaded_dataplane
 
 
-def path(dataplane: Dataplane, **fields: int) -> int:
+def path(dataplane: Dataplane, **fields: Any) -> int:
     """Which states the packet came through; the first bits of what follows Ethernet are of `op`."""
     ((_, packet),) = dataplane.process(1, probe(**fields))
     return int.from_bytes(packet[12:14])
