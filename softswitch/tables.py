@@ -195,6 +195,7 @@ class Table:
         self._switch = switch
         self._index = layout.index
         self._source = source
+        self.actions = tuple(actions)
         self._actions = ActionSet(layout.name, actions)
         self._names = {action.id: action.name for action in actions}
         self._profile = profile
