@@ -91,16 +91,17 @@ async def _run(options: Options) -> None:
             dataplane.load(program)
         server = P4RuntimeServer(dataplane, options.dataplane.device_id)
         try:
-            port = await server.start(options.address)
+            port = await server.start(options.address, options.tls)
             dataplane.start()
             host = options.address.rpartition(":")[0]
-            print(f"Server listening on {host}:{port}", flush=True)
+            where = options.address if host == "unix" else f"{host}:{port}"
+            print(f"Server listening on {where}", flush=True)
             log.info(
-                "device %d serves P4Runtime on %s:%d with %d ports",
+                "device %d serves P4Runtime on %s with %d ports%s",
                 options.dataplane.device_id,
-                host,
-                port,
+                where,
                 len(options.dataplane.ports),
+                "" if options.tls is None else ", over TLS",
             )
             await server.serve_until(stop)
             log.info("ending on a signal")

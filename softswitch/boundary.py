@@ -60,7 +60,12 @@ class RegisterArrayLike(Protocol):
 
 
 class PipelineLike(Protocol):
-    """The entities of a loaded program, by name."""
+    """The entities of a loaded program, by name.
+
+    Between `freeze` and `thaw` no packet is forwarded: all see everything that was written in
+    between, or nothing. `freeze` waits for packets that are half-way and raises `Busy` when that
+    takes too long.
+    """
 
     @property
     def tables(self) -> Mapping[str, TableLike]: ...
@@ -76,6 +81,8 @@ class PipelineLike(Protocol):
         self, session_id: int, replicas: Sequence[tuple[int, int]], truncate_len: int
     ) -> None: ...
     def delete_clone_session(self, session_id: int) -> None: ...
+    def freeze(self, timeout_s: float) -> None: ...
+    def thaw(self) -> None: ...
 
 
 class DataplaneLike(PipelineLike, Protocol):

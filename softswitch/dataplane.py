@@ -27,7 +27,7 @@ from softswitch.engine import (
     check,
     load_engine,
 )
-from softswitch.errors import DataplaneError, InvalidArgument, NotFound, PortError
+from softswitch.errors import Busy, DataplaneError, InvalidArgument, NotFound, PortError
 from softswitch.tables import ActionSet, Profile, Table
 from softswitch.value_sets import ValueSet
 from softswitch.values import DataplaneOptions, Digest, PacketIn
@@ -222,6 +222,21 @@ class Dataplane:
         if self._started:
             self._engine.ss_stop(self._switch)
         self._engine.ss_destroy(self._switch)
+
+    def freeze(self, timeout_s: float) -> None:
+        """Forward nothing until `thaw`; packets that arrive wait. Does not hold the GIL.
+
+        First what waits in the egress queues leaves, so that no packet is half-way. Raises Busy
+        when packets still wait after this time: in queues with a low rate, or going round.
+        """
+        if self._engine.ss_freeze(self._switch, int(timeout_s * 1e9)) < 0:
+            raise Busy(
+                f"after {timeout_s:g} s packets still wait in egress queues or are recirculated"
+            )
+
+    def thaw(self) -> None:
+        """Forward again."""
+        self._engine.ss_thaw(self._switch)
 
     # ---- replication ----------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ _PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
         [_SWITCH, ctypes.c_bool, c_uint32, POINTER(c_uint32), c_uint32, c_uint32],
     ),
     "ss_delete_replicas": (c_int, [_SWITCH, ctypes.c_bool, c_uint32]),
+    "ss_freeze": (c_int, [_SWITCH, c_uint64]),
+    "ss_thaw": (None, [_SWITCH]),
 }
 
 

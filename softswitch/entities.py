@@ -48,6 +48,7 @@ class EntityStore:
         pipeline: PipelineLike,
         digests: Mapping[int, DigestQueue],
     ) -> None:
+        self.pipeline = pipeline
         self._view = view
         self.digests = digests
         self._profiles = {

@@ -47,6 +47,10 @@ class InUse(DataplaneError):  # noqa: N818
     """The member or group is still referred to."""
 
 
+class Busy(DataplaneError):  # noqa: N818
+    """Packets that wait in the switch keep it from being frozen."""
+
+
 class InvalidArgument(DataplaneError):  # noqa: N818
     """A value that does not fit: wrong number of keys, value wider than its field, and so on."""
 

@@ -12,10 +12,11 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
-from softswitch.values import DataplaneOptions
+from softswitch.values import DataplaneOptions, TlsFiles
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
@@ -23,6 +24,8 @@ MAX_PORT = 0xFFFF
 DEFAULT_DROP_PORT = 511
 DEFAULT_QUEUE_DEPTH = 64
 MAX_PRIORITY_QUEUES = 8
+JSON_VERSION = "2.24"
+"""The newest version of BMv2's JSON whose objects are known; BMv2 1.15.5 says the same."""
 
 # Accepted because scripts give them: option, whether it takes a value, and what is different here.
 _IGNORED = (
@@ -33,6 +36,12 @@ _IGNORED = (
     ("--debugger-addr", True, "softswitch has no nanomsg debugger"),
     ("--max-port-count", True, "softswitch takes any number of interfaces"),
     ("--log-flush", False, "every log line is written at once"),
+    ("--dump-packet-data", True, "--pcap writes all packets into files"),
+)
+# What a script that gives these counts on is not done here.
+_REFUSED = (
+    ("--use-files", True, "packets come from interfaces only (-i)"),
+    ("--restore-state", True, "BMv2's state files are not read; a controller writes the entries"),
 )
 _IGNORED_TARGET = (
     ("--disable-swap", False, "P4Runtime can always replace the program"),
@@ -40,18 +49,24 @@ _IGNORED_TARGET = (
     ("--max-l1-entries", True, "multicast groups are not limited beyond their 16-bit ids"),
     ("--max-l2-entries", True, "multicast groups are not limited beyond their 16-bit ids"),
 )
+_REFUSED_TARGET = (
+    ("--load-modules", True, "externs from shared objects cannot be loaded"),
+    ("--dp-grpc-server-addr", True, "packets come from interfaces only (-i)"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """A parsed command line.
 
-    `program` is the BMv2 JSON to start with; None waits for a controller (--no-p4). `notices` are
-    sentences about options that were given and have no effect. Log sizes in bytes, 0: no limit.
+    `address` is where the server listens, with TLS when `tls` says so. `program` is the BMv2 JSON
+    to start with; None waits for a controller (--no-p4). `notices` are sentences about options that
+    were given and have no effect, or a dangerous one. Log sizes in bytes, 0: no limit.
     """
 
     dataplane: DataplaneOptions
     address: str
+    tls: TlsFiles | None
     program: Path | None
     log_file: Path | None
     log_console: bool
@@ -59,6 +74,13 @@ class Options:
     log_max_size: int
     log_max_files: int
     notices: tuple[str, ...]
+
+
+class _Refuse(argparse.Action):
+    """An option of BMv2 that cannot be had."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(f"{self.option_strings[0]}: {self.help}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -122,6 +144,10 @@ def _switch_parser(version_text: str) -> _Parser:
         metavar="PORT@INTERFACE",
         help="use this network interface as this port; may be repeated",
     )
+    parser.add_argument(
+        "--json-version", action="version", version=JSON_VERSION,
+        help="print the newest version of BMv2's JSON that is known, and exit",
+    )  # fmt: skip
     parser.add_argument("--device-id", type=_natural, default=0, metavar="N", help="default 0")
     parser.add_argument("--no-p4", action="store_true", help="start without a program")
     parser.add_argument(
@@ -146,6 +172,7 @@ def _switch_parser(version_text: str) -> _Parser:
         help="how many old log files to keep; default 3",
     )  # fmt: skip
     _add_ignored(parser, _IGNORED)
+    _add_refused(parser, _REFUSED)
     parser.add_argument("program", nargs="?", type=Path, metavar="PROGRAM.json")
     return parser
 
@@ -160,6 +187,17 @@ def _target_parser() -> _Parser:
     parser.add_argument(
         "--grpc-server-addr", default=DEFAULT_ADDRESS, metavar="HOST:PORT",
         help=f"where P4Runtime listens; default {DEFAULT_ADDRESS} (BMv2: all addresses)",
+    )  # fmt: skip
+    parser.add_argument("--grpc-server-ssl", action="store_true", help="serve P4Runtime over TLS")
+    for name, text in (
+        ("cert", "PEM file of the server's certificate"),
+        ("key", "PEM file of the server's private key"),
+        ("cacert", "PEM file of the certificates that clients' ones are verified by"),
+    ):
+        parser.add_argument(f"--grpc-server-{name}", type=Path, metavar="FILE", help=text)
+    parser.add_argument(
+        "--grpc-server-with-client-auth", action="store_true",
+        help="only serve clients with a valid certificate",
     )  # fmt: skip
     parser.add_argument(
         "--cpu-port", type=_port, metavar="N",
@@ -183,6 +221,7 @@ def _target_parser() -> _Parser:
         help="packets per second that a port sends at most; default: no limit",
     )  # fmt: skip
     _add_ignored(parser, _IGNORED_TARGET)
+    _add_refused(parser, _REFUSED_TARGET)
     return parser
 
 
@@ -195,12 +234,46 @@ def _add_ignored(parser: _Parser, ignored: Sequence[tuple[str, bool, str]]) -> N
             parser.add_argument(name, action="store_true", help=text)
 
 
+def _add_refused(parser: _Parser, refused: Sequence[tuple[str, bool, str]]) -> None:
+    for name, _, reason in refused:
+        parser.add_argument(name, action=_Refuse, metavar="X", help=f"not supported: {reason}")
+
+
 def _notices(namespace: argparse.Namespace, ignored: Sequence[tuple[str, bool, str]]) -> list[str]:
     return [
         f"{name} has no effect: {reason}"
         for name, _, reason in ignored
         if getattr(namespace, name.removeprefix("--").replace("-", "_"))
     ]
+
+
+def _tls(target: argparse.Namespace, notices: list[str], parser: _Parser) -> TlsFiles | None:
+    """What the TLS options ask for, with BMv2's rules; what has no effect goes into `notices`."""
+    files = (target.grpc_server_cert, target.grpc_server_key, target.grpc_server_cacert)
+    if not target.grpc_server_ssl:
+        if any(files):
+            notices.append("--grpc-server-cert, -key and -cacert have no effect without "
+                           "--grpc-server-ssl")  # fmt: skip
+        if target.grpc_server_with_client_auth:
+            notices.append("--grpc-server-with-client-auth has no effect without --grpc-server-ssl")
+        return None
+    certificate, key, ca = files
+    if certificate is None or key is None:
+        parser.error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
+    if target.grpc_server_with_client_auth and ca is None:
+        parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert")
+    return TlsFiles(certificate, key, ca, target.grpc_server_with_client_auth)
+
+
+def _is_open(address: str) -> bool:
+    """Whether machines other than this one may reach the address."""
+    if address.startswith("unix"):
+        return False
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host not in ("", "localhost")
 
 
 def _version() -> str:
@@ -246,6 +319,13 @@ def parse(arguments: Sequence[str]) -> Options:
         switch_parser.error(f"-i: port {target.cpu_port} is the CPU port")
 
     notices = [*_notices(switch, _IGNORED), *_notices(target, _IGNORED_TARGET)]
+    tls = _tls(target, notices, switch_parser)
+    address = target.grpc_server_addr
+    if _is_open(address) and (tls is None or not tls.client_auth):
+        notices.append(
+            f"whoever reaches {address} can program this switch: for others than this machine use "
+            "--grpc-server-ssl and --grpc-server-with-client-auth"
+        )
     if switch.no_p4 and switch.program is not None:
         notices.append(f"{switch.program} is not loaded: --no-p4 was given")
     depths = dict(target.queue_depth)
@@ -261,7 +341,8 @@ def parse(arguments: Sequence[str]) -> Options:
             priority_queues=target.priority_queues,
             pcap_dir=None if switch.pcap is None else Path(switch.pcap),
         ),
-        address=target.grpc_server_addr,
+        address=address,
+        tls=tls,
         program=None if switch.no_p4 else switch.program,
         log_file=switch.log_file,
         log_console=switch.log_console,

@@ -19,10 +19,13 @@ from finsy.proto import p4r
 
 from softswitch.arbitration import Arbitration, Client
 from softswitch.boundary import DataplaneLike
+from softswitch.entities import EntityStore
+from softswitch.errors import DataplaneError
 from softswitch.pipeline import PipelineManager
-from softswitch.status import UNIMPLEMENTED, Failure, batch_status, code_name, invalid
+from softswitch.status import Failure, batch_status, code_name, failure_of, invalid
 from softswitch.stream import Outbox, StreamHub
-from softswitch.values import Digest, PacketIn
+from softswitch.tls import server_credentials
+from softswitch.values import Digest, PacketIn, TlsFiles
 from softswitch.wire import responses
 
 log = logging.getLogger("softswitch.server")
@@ -37,6 +40,9 @@ _MAX_REQUEST_BYTES = 256 << 20
 _EVENT_WAIT_S = 0.2
 _EVENT_BATCH = 256
 _STOP_GRACE_S = 0.2
+# How long a DATAPLANE_ATOMIC write waits for packets in paced egress queues: a full queue of 64 at
+# 50 packets/s. New packets wait in the interfaces' receive buffers meanwhile.
+_FREEZE_S = 1.5
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -54,11 +60,12 @@ class P4RuntimeServer:
         self._stopping = threading.Event()
         self._events: asyncio.Future[None] | None = None
 
-    async def start(self, address: str) -> int:
+    async def start(self, address: str, tls: TlsFiles | None = None) -> int:
         """Listen on `address` (HOST:PORT, port 0 for any) and return the TCP port.
 
-        Raises OSError when the address cannot be bound.
+        Raises OSError when the address cannot be bound or a file of `tls` cannot be used.
         """
+        credentials = None if tls is None else server_credentials(tls)
         options = (
             ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
             # Without this two switches could share a port, and clients would reach either.
@@ -67,7 +74,11 @@ class P4RuntimeServer:
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((self._handlers(),))
         try:
-            port = int(server.add_insecure_port(address))
+            port = int(
+                server.add_insecure_port(address)
+                if credentials is None
+                else server.add_secure_port(address, credentials)
+            )
         except RuntimeError:
             raise OSError(f"cannot listen on {address}: is the port taken?") from None
         await server.start()
@@ -119,10 +130,13 @@ class P4RuntimeServer:
 
     async def _write(self, request: Any, context: Any) -> Any:
         try:
-            async with self._pipeline.lock:
-                self._arbitration.check_primary(request)
-                store = self._pipeline.store
-                outcomes = store.write(request.updates, rollback=_needs_rollback(request))
+            if request.atomicity == p4r.WriteRequest.DATAPLANE_ATOMIC:
+                # A client that gives up waiting must not leave the data plane frozen.
+                outcomes = await asyncio.shield(asyncio.ensure_future(self._write_frozen(request)))
+            else:
+                async with self._pipeline.lock:
+                    store = self._check_write(request)
+                    outcomes = store.write(request.updates, rollback=_needs_rollback(request))
         except Failure as failure:
             await _abort(context, failure, "Write")
         failures = [outcome for outcome in outcomes if outcome is not None]
@@ -135,6 +149,25 @@ class P4RuntimeServer:
             )
             await _abort_batch(context, outcomes, "Write")
         return p4r.WriteResponse()
+
+    async def _write_frozen(self, request: Any) -> list[Failure | None]:
+        """Apply a batch of which every packet sees either all or nothing."""
+        async with self._pipeline.lock:
+            store = self._check_write(request)
+            try:
+                await asyncio.to_thread(store.pipeline.freeze, _FREEZE_S)
+            except DataplaneError as error:
+                failure = failure_of(error)
+                raise Failure(failure.code, f"DATAPLANE_ATOMIC: {error}; nothing changed") from None
+            try:
+                return store.write(request.updates, rollback=True)
+            finally:
+                store.pipeline.thaw()
+
+    def _check_write(self, request: Any) -> EntityStore:
+        """The store that a write goes to. Raises `Failure` unless the primary sent it."""
+        self._arbitration.check_primary(request)
+        return self._pipeline.store
 
     async def _read(self, request: Any, context: Any) -> None:
         try:
@@ -240,18 +273,12 @@ class P4RuntimeServer:
 
 
 def _needs_rollback(request: Any) -> bool:
-    """Whether a batch must be taken back when an update fails. Raises `Failure` UNIMPLEMENTED."""
+    """Whether a batch must be taken back when an update fails."""
     atomicity = request.atomicity
     if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
         return False
     if atomicity == p4r.WriteRequest.ROLLBACK_ON_ERROR:
         return True
-    if atomicity == p4r.WriteRequest.DATAPLANE_ATOMIC:
-        raise Failure(
-            UNIMPLEMENTED,
-            "atomicity DATAPLANE_ATOMIC is not supported; use CONTINUE_ON_ERROR or "
-            "ROLLBACK_ON_ERROR",
-        )
     raise invalid(f"unknown atomicity {atomicity}")
 
 

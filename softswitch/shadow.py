@@ -148,3 +148,9 @@ class ShadowPipeline:
 
     def delete_clone_session(self, session_id: int) -> None:
         """A session takes no room."""
+
+    def freeze(self, timeout_s: float) -> None:
+        """No packets come here."""
+
+    def thaw(self) -> None:
+        """No packets come here."""

@@ -23,6 +23,7 @@ PERMISSION_DENIED: int = rpc_code.PERMISSION_DENIED
 RESOURCE_EXHAUSTED: int = rpc_code.RESOURCE_EXHAUSTED
 FAILED_PRECONDITION: int = rpc_code.FAILED_PRECONDITION
 ABORTED: int = rpc_code.ABORTED
+UNAVAILABLE: int = rpc_code.UNAVAILABLE
 OUT_OF_RANGE: int = rpc_code.OUT_OF_RANGE
 UNIMPLEMENTED: int = rpc_code.UNIMPLEMENTED
 INTERNAL: int = rpc_code.INTERNAL
@@ -60,6 +61,7 @@ _CODES: tuple[tuple[type[errors.DataplaneError], int], ...] = (
     (errors.AlreadyExists, ALREADY_EXISTS),
     (errors.ReadOnly, PERMISSION_DENIED),
     (errors.InUse, FAILED_PRECONDITION),
+    (errors.Busy, UNAVAILABLE),
     (errors.InvalidArgument, INVALID_ARGUMENT),
     (errors.Unsupported, UNIMPLEMENTED),
 )

@@ -105,3 +105,13 @@ class DataplaneOptions:
     cache_dir: Path | None = None
     ring_bytes: int = 4 << 20
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. `ca` verifies clients' certificates, which `client_auth` demands."""
+
+    certificate: Path
+    key: Path
+    ca: Path | None = None
+    client_auth: bool = False

@@ -184,6 +184,8 @@ struct ss_switch {
     pthread_cond_t resumed;
     uint32_t parkers; /* atomic */
     bool busy;        /* under park_lock: the thread may hold references */
+    bool draining;    /* atomic: ss_freeze wants it to rest */
+    bool rested;      /* under park_lock: it does */
     uint64_t epoch;   /* atomic: quiescent states passed */
 
     /* writers */
@@ -212,6 +214,7 @@ void ss_retire(struct ss_switch *sw, void *memory);
 void ss_reclaim_all(struct ss_switch *sw);
 void ss_park(struct ss_switch *sw);
 void ss_unpark(struct ss_switch *sw);
+void ss_rest(struct ss_switch *sw);
 
 /* switch.c */
 uint64_t ss_now_ns(void);

@@ -14,6 +14,8 @@
 #include "engine.h"
 
 #define TIMER_SLACK_NS 1000
+/* How soon a frozen switch whose queues are paced sees that it is not to be frozen any more. */
+#define DRAIN_NAP_NS 1000000
 
 /* After a burst: send, and leave nothing behind that refers to the burst buffers. */
 static void finish_burst(struct ss_switch *sw) {
@@ -53,6 +55,20 @@ static void work(struct ss_switch *sw, struct epoll_event *events, int count) {
     finish_burst(sw);
 }
 
+/* For ss_freeze: serves what waits, without receiving, until nothing does. */
+static void drain(struct ss_switch *sw) {
+    work(sw, NULL, 0);
+    if (sw->waiting || sw->loop_head) return;
+    if (!sw->paced) {
+        ss_rest(sw);
+        return;
+    }
+    uint64_t now = ss_now_ns(), due = ss_next_send_ns(sw);
+    uint64_t wait = due <= now ? 0 : due - now < DRAIN_NAP_NS ? due - now : DRAIN_NAP_NS;
+    struct timespec nap = {.tv_nsec = (long)wait};
+    nanosleep(&nap, NULL); /* cut short by nothing: signals are for Python's threads */
+}
+
 void *ss_loop(void *argument) {
     struct ss_switch *sw = argument;
     struct epoll_event events[SS_BURST];
@@ -60,6 +76,10 @@ void *ss_loop(void *argument) {
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     prctl(PR_SET_NAME, "softswitch", 0, 0, 0);
     while (!__atomic_load_n(&sw->stop, __ATOMIC_ACQUIRE)) {
+        if (SS_UNLIKELY(SS_LOAD(&sw->draining))) {
+            drain(sw);
+            continue;
+        }
         bool forever;
         struct timespec timeout = next_timeout(sw, &forever);
         ss_sleep_begin(sw);

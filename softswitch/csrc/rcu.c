@@ -5,7 +5,9 @@
  * The thread passes a quiescent state between two bursts: it then holds no pointer into a table. Memory
  * that a writer has unlinked is freed once the thread has passed one more, or is asleep.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "engine.h"
 
@@ -52,6 +54,49 @@ void ss_park(struct ss_switch *sw) {
 void ss_unpark(struct ss_switch *sw) {
     __atomic_fetch_sub(&sw->parkers, 1, __ATOMIC_SEQ_CST);
     pthread_cond_broadcast(&sw->resumed);
+    pthread_mutex_unlock(&sw->park_lock);
+}
+
+SS_API void ss_thaw(struct ss_switch *sw) {
+    pthread_mutex_lock(&sw->park_lock);
+    SS_STORE(&sw->draining, false);
+    pthread_cond_broadcast(&sw->resumed);
+    pthread_mutex_unlock(&sw->park_lock);
+}
+
+/*
+ * Stops forwarding until ss_thaw, with no packet half-way: no packet sees a table before and another one
+ * after what is written meanwhile. The thread first serves what waits in queues or goes round, and
+ * receives nothing new. SS_E_STATE: after `timeout_ns` some packets still wait, and it goes on forwarding.
+ * Writers may ss_park in between.
+ */
+SS_API int ss_freeze(struct ss_switch *sw, uint64_t timeout_ns) {
+    if (!sw->started) return SS_OK;
+    uint64_t end = ss_now_ns() + timeout_ns;
+    struct timespec until = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
+    SS_STORE(&sw->draining, true);
+    ss_wake(sw);
+    int status = 0;
+    pthread_mutex_lock(&sw->park_lock);
+    while (!sw->rested && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&sw->parked, &sw->park_lock, &until);
+    bool rested = sw->rested;
+    pthread_mutex_unlock(&sw->park_lock);
+    if (rested) return SS_OK;
+    ss_thaw(sw);
+    return SS_E_STATE;
+}
+
+/* The forwarding thread, while it holds nothing and no packet waits: stays until ss_thaw. */
+void ss_rest(struct ss_switch *sw) {
+    pthread_mutex_lock(&sw->park_lock);
+    sw->rested = true;
+    sw->busy = false;
+    pthread_cond_broadcast(&sw->parked);
+    while (SS_LOAD(&sw->draining) || __atomic_load_n(&sw->parkers, __ATOMIC_SEQ_CST) != 0)
+        pthread_cond_wait(&sw->resumed, &sw->park_lock);
+    sw->rested = false;
+    sw->busy = true;
     pthread_mutex_unlock(&sw->park_lock);
 }
 

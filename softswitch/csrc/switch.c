@@ -38,8 +38,8 @@ static bool init(struct ss_switch *sw) {
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&sw->event_ready, &monotonic);
+    pthread_cond_init(&sw->parked, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    pthread_cond_init(&sw->parked, NULL);
     pthread_cond_init(&sw->resumed, NULL);
     pthread_mutex_init(&sw->park_lock, NULL);
     pthread_mutex_init(&sw->lock, NULL);

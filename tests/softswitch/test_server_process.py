@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ def command(*arguments: str) -> list[str]:
 
 
 @contextmanager
-def switch(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Any]:
+def switch(
+    *arguments: str, address: str = "127.0.0.1:0", target: Sequence[str] = ()
+) -> Iterator[Any]:
     """A running switch; gives the process and its address. It is killed when it is still there."""
     process = subprocess.Popen(
-        command(*arguments, "--", "--grpc-server-addr", address),
+        command(*arguments, "--", "--grpc-server-addr", address, *target),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -479,13 +479,3 @@ def test_rollback_on_error(client: RawClient) -> None:
     assert sorted(map(str, after)) == sorted(map(str, before))
     client.write(*batch[:4], atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR)
     assert len(read_table(client, "exact_table")) == 2
-
-
-def test_dataplane_atomic_is_refused(client: RawClient) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        client.write(
-            client.insert("exact_table", {"dst_mac": 3}, "drop"),
-            atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC,
-        )
-    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
-    assert read_table(client, "exact_table") == []
