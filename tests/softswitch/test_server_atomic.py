@@ -91,7 +91,7 @@ def test_packets_see_a_batch_as_a_whole() -> None:
         finally:
             stop.set()
             sender.join()
-        seen = set()
+        seen: set[bytes] = set()
         while len(seen) < FLIPS // 4 or not stream.responses.empty():
             payload = stream.receive("packet").payload
             first, second = payload[1:5], payload[5:9]

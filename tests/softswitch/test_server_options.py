@@ -12,10 +12,10 @@ from softswitch.values import DataplaneOptions, TlsFiles
 
 BMV2_OPTIONS = """
 help interface pcap use-files thrift-port device-id nanolog log-console log-file log-level
-log-flush log-file-max-size log-file-max-files restore-state dump-packet-data version json-
-version no-p4 max-port-count load-modules disable-swap grpc-server-addr grpc-server-ssl grpc-
-server-cacert grpc-server-cert grpc-server-key grpc-server-with-client-auth cpu-port drop-port
-dp-grpc-server-addr priority-queues max-mc-groups max-l1-entries max-l2-entries
+log-flush log-file-max-size log-file-max-files restore-state dump-packet-data version
+json-version no-p4 max-port-count load-modules disable-swap grpc-server-addr grpc-server-ssl
+grpc-server-cacert grpc-server-cert grpc-server-key grpc-server-with-client-auth cpu-port
+drop-port dp-grpc-server-addr priority-queues max-mc-groups max-l1-entries max-l2-entries
 """
 
 
