@@ -59,7 +59,7 @@ Pair = c_uint64 * 2
 
 _SWITCH = c_void_p
 _WORDS = c_char_p  # 64-bit words as bytes, lowest first
-_PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
+PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_create": (c_void_p, [POINTER(SwitchOptions)]),
     "ss_destroy": (None, [_SWITCH]),
     "ss_add_port": (c_int, [_SWITCH, c_uint32, c_char_p, c_char_p, c_char_p, c_char_p]),
@@ -109,7 +109,7 @@ _PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
 def load_engine(cache_dir: Path) -> ctypes.CDLL:
     """The engine, compiled if need be, with its functions' types."""
     library = ctypes.CDLL(str(engine_library(cache_dir)), use_errno=True)
-    for name, (result, arguments) in _PROTOTYPES.items():
+    for name, (result, arguments) in PROTOTYPES.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
