@@ -243,6 +243,11 @@ void ss_hash_remove(struct ss_hash *h, const struct ss_entry *e);
 /* table.c, profile.c */
 int ss_table_init(struct ss_table *t, const struct ss_table_desc *desc);
 void ss_table_destroy(struct ss_table *t);
+int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
+                 uint32_t prefix_len, int32_t priority, struct ss_action *action);
+int ss_table_act(struct ss_switch *sw, struct ss_table *t, uint32_t handle,
+                 struct ss_action *action);
+int ss_table_remove(struct ss_switch *sw, struct ss_table *t, uint32_t handle);
 struct ss_action *ss_action_new(uint32_t kind, uint32_t id, const uint64_t *data, uint32_t words);
 int ss_profile_init(struct ss_profile *p);
 void ss_profile_destroy(struct ss_profile *p);

@@ -109,8 +109,9 @@ static int link_entry(struct ss_switch *sw, struct ss_table *t, struct ss_entry 
     }
 }
 
-static int insert(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
-                  uint32_t prefix_len, int32_t priority, struct ss_action *action) {
+/* Adds an entry, which takes the action over when it succeeds; its handle. `lock` is held. */
+int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
+                 uint32_t prefix_len, int32_t priority, struct ss_action *action) {
     uint32_t words = t->desc->words;
     uint32_t kept = t->desc->kind == SS_RANGE ? 3 * words : words;
     if (t->count >= t->desc->max_size) return SS_E_FULL;
@@ -146,10 +147,23 @@ SS_API int ss_table_insert(struct ss_switch *sw, uint32_t table, const uint64_t 
     struct ss_action *action = ss_action_new(kind, id, data, data_words);
     if (action == NULL) return SS_E_MEMORY;
     pthread_mutex_lock(&sw->lock);
-    int r = insert(sw, &sw->state->tables[table], key, prefix_len, priority, action);
+    int r = ss_table_add(sw, &sw->state->tables[table], key, prefix_len, priority, action);
     pthread_mutex_unlock(&sw->lock);
     if (r < 0) free(action);
     return r;
+}
+
+/* Gives an entry another action, which is taken over in any case. `lock` is held. */
+int ss_table_act(struct ss_switch *sw, struct ss_table *t, uint32_t handle,
+                 struct ss_action *action) {
+    struct ss_entry *e = entry_of(t, handle);
+    struct ss_action *old = action;
+    if (e) {
+        old = e->action;
+        SS_STORE(&e->action, action);
+    }
+    ss_retire(sw, old);
+    return e ? SS_OK : SS_E_NOT_FOUND;
 }
 
 SS_API int ss_table_modify(struct ss_switch *sw, uint32_t table, uint32_t handle, uint32_t kind,
@@ -157,35 +171,33 @@ SS_API int ss_table_modify(struct ss_switch *sw, uint32_t table, uint32_t handle
     struct ss_action *action = ss_action_new(kind, id, data, data_words);
     if (action == NULL) return SS_E_MEMORY;
     pthread_mutex_lock(&sw->lock);
-    struct ss_entry *e = entry_of(&sw->state->tables[table], handle);
-    struct ss_action *old = action;
-    if (e) {
-        old = e->action;
-        SS_STORE(&e->action, action);
-    }
-    ss_retire(sw, old);
+    int r = ss_table_act(sw, &sw->state->tables[table], handle, action);
     pthread_mutex_unlock(&sw->lock);
-    return e ? SS_OK : SS_E_NOT_FOUND;
+    return r;
+}
+
+/* Removes an entry. `lock` is held. */
+int ss_table_remove(struct ss_switch *sw, struct ss_table *t, uint32_t handle) {
+    struct ss_entry *e = entry_of(t, handle);
+    if (e == NULL) return SS_E_NOT_FOUND;
+    switch (t->desc->kind) {
+    case SS_TERNARY: ss_unlink_ternary(sw, t, e); break;
+    case SS_RANGE: ss_unlink_range(sw, t, e); break;
+    default: ss_unlink_hashed(sw, t, e);
+    }
+    t->by_handle[handle] = free_mark(t->first_free);
+    t->first_free = handle;
+    t->count--;
+    ss_retire(sw, e->action);
+    ss_retire(sw, e);
+    return SS_OK;
 }
 
 SS_API int ss_table_delete(struct ss_switch *sw, uint32_t table, uint32_t handle) {
     pthread_mutex_lock(&sw->lock);
-    struct ss_table *t = &sw->state->tables[table];
-    struct ss_entry *e = entry_of(t, handle);
-    if (e) {
-        switch (t->desc->kind) {
-        case SS_TERNARY: ss_unlink_ternary(sw, t, e); break;
-        case SS_RANGE: ss_unlink_range(sw, t, e); break;
-        default: ss_unlink_hashed(sw, t, e);
-        }
-        t->by_handle[handle] = free_mark(t->first_free);
-        t->first_free = handle;
-        t->count--;
-        ss_retire(sw, e->action);
-        ss_retire(sw, e);
-    }
+    int r = ss_table_remove(sw, &sw->state->tables[table], handle);
     pthread_mutex_unlock(&sw->lock);
-    return e ? SS_OK : SS_E_NOT_FOUND;
+    return r;
 }
 
 /* `id` UINT32_MAX: no default action. */
