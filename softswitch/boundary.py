@@ -9,9 +9,20 @@ saved but not committed yet. All values are integers (raw bits); names are those
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from softswitch.values import ActionCall, Digest, FieldMatch, GroupRef, MemberRef, PacketIn
+from softswitch.values import (
+    ActionCall,
+    Digest,
+    FieldMatch,
+    GroupRef,
+    MemberRef,
+    PacketIn,
+    TablePlan,
+)
+
+if TYPE_CHECKING:
+    from softswitch.batch import Planned
 
 TableTarget = ActionCall | MemberRef | GroupRef
 
@@ -64,7 +75,8 @@ class PipelineLike(Protocol):
 
     Between `freeze` and `thaw` no packet is forwarded: all see everything that was written in
     between, or nothing. `freeze` waits for packets that are half-way and raises `Busy` when that
-    takes too long.
+    takes too long. `plan` gives what writes whole batches into these tables, None where there is
+    no such thing.
     """
 
     @property
@@ -81,6 +93,7 @@ class PipelineLike(Protocol):
         self, session_id: int, replicas: Sequence[tuple[int, int]], truncate_len: int
     ) -> None: ...
     def delete_clone_session(self, session_id: int) -> None: ...
+    def plan(self, plans: Sequence[TablePlan]) -> Planned | None: ...
     def freeze(self, timeout_s: float) -> None: ...
     def thaw(self) -> None: ...
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from softswitch.batch import Planned
 from softswitch.bmjson import Program
 from softswitch.bmread import read_program
 from softswitch.codegen import translate
@@ -30,7 +31,7 @@ from softswitch.engine import (
 from softswitch.errors import Busy, DataplaneError, InvalidArgument, NotFound, PortError
 from softswitch.tables import ActionSet, Profile, Table
 from softswitch.value_sets import ValueSet
-from softswitch.values import DataplaneOptions, Digest, PacketIn
+from softswitch.values import DataplaneOptions, Digest, PacketIn, TablePlan
 
 MAX_PACKET_BYTES = 65535
 
@@ -222,6 +223,10 @@ class Dataplane:
         if self._started:
             self._engine.ss_stop(self._switch)
         self._engine.ss_destroy(self._switch)
+
+    def plan(self, plans: Sequence[TablePlan]) -> Planned:
+        """What writes whole batches into these tables of the loaded program."""
+        return Planned(self._engine, self._switch, plans, self.tables)
 
     def freeze(self, timeout_s: float) -> None:
         """Forward nothing until `thaw`; packets that arrive wait. Does not hold the GIL.

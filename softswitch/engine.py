@@ -100,6 +100,22 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
         [_SWITCH, ctypes.c_bool, c_uint32, POINTER(c_uint32), c_uint32, c_uint32],
     ),
     "ss_delete_replicas": (c_int, [_SWITCH, ctypes.c_bool, c_uint32]),
+    "ss_batch_decode": (
+        c_int,
+        [c_void_p, c_char_p, c_uint64, c_uint32, c_void_p, c_void_p, c_void_p, c_void_p],
+    ),
+    "ss_batch_insert": (
+        c_uint32,
+        [
+            *(_SWITCH, c_void_p, c_void_p, c_uint32),
+            *(c_void_p, c_void_p, ctypes.c_bool, POINTER(ctypes.c_int32)),
+        ],
+    ),
+    "ss_batch_modify": (
+        c_uint32,
+        [_SWITCH, c_void_p, c_void_p, c_uint32, c_void_p, POINTER(c_uint32)],
+    ),
+    "ss_batch_delete": (c_uint32, [_SWITCH, c_uint32, POINTER(c_uint32), c_uint32]),
     "ss_freeze": (c_int, [_SWITCH, c_uint64]),
     "ss_thaw": (None, [_SWITCH]),
 }

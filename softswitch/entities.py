@@ -7,7 +7,7 @@ whole before anything else is looked at (strict serialisability, P4Runtime 1.4, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from finsy.proto import p4r
@@ -78,38 +78,57 @@ class EntityStore:
             for i, info in view.registers.items()
         }
         self._replication = ReplicationStore(pipeline)
+        plans = [plan for table in self._tables.values() if (plan := table.plan()) is not None]
+        self._planned = pipeline.plan(plans)
+        self._planned_tables = {table.info.name: table for table in self._tables.values()}
 
     # --- writes -------------------------------------------------------------------------------
 
-    def write(self, updates: Iterable[Any], *, rollback: bool = False) -> Outcomes:
+    def write(
+        self, updates: Sequence[Any], *, rollback: bool = False, wire: bytes | None = None
+    ) -> Outcomes:
         """Apply p4.v1.Update messages in order; the outcome of each, None for success.
 
         With `rollback`, the first failure takes everything back that came before it in the batch,
-        and no update has succeeded then.
+        and no update has succeeded then. `wire` is the serialised WriteRequest that has these
+        updates, where there is one: then plain ones of many tables are applied at once.
         """
-        outcomes: Outcomes = []
+        outcomes: Outcomes = [None] * len(updates)
         undo: Undo | None = [] if rollback else None
-        failed: int | None = None
-        for update in updates:
-            if failed is not None:
-                outcomes.append(Failure(ABORTED, f"not attempted: update {failed} failed"))
-                continue
-            try:
-                self._apply(update, undo)
-            except Failure as failure:
-                outcomes.append(failure)
-            except DataplaneError as error:
-                outcomes.append(failure_of(error))
-            else:
-                outcomes.append(None)
-                continue
-            if undo is not None:
-                failed = len(outcomes) - 1
+        for number in self._singly(updates, wire, undo):
+            outcome = self._outcome(updates[number], undo)
+            if outcome is not None and undo is not None:
                 for step in reversed(undo):
                     step()
-                reason = f"rolled back: update {failed} failed"
-                outcomes[:failed] = [Failure(ABORTED, reason)] * failed
+                before = Failure(ABORTED, f"rolled back: update {number} failed")
+                after = Failure(ABORTED, f"not attempted: update {number} failed")
+                return [*[before] * number, outcome, *[after] * (len(updates) - number - 1)]
+            outcomes[number] = outcome
         return outcomes
+
+    def _singly(
+        self, updates: Sequence[Any], wire: bytes | None, undo: Undo | None
+    ) -> Iterator[int]:
+        """Apply the runs of plain updates; gives the others, in order, to be applied one by one."""
+        if self._planned is None or wire is None or not updates:
+            yield from range(len(updates))
+            return
+        batch = self._planned.decode(wire, len(updates))
+        for run in batch.runs:
+            if not run.kind:
+                yield from range(run.first, run.first + run.count)
+                continue
+            for number in self._planned_tables[run.table].apply(batch, run, undo):
+                yield run.first + number
+
+    def _outcome(self, update: Any, undo: Undo | None) -> Failure | None:
+        try:
+            self._apply(update, undo)
+        except Failure as failure:
+            return failure
+        except DataplaneError as error:
+            return failure_of(error)
+        return None
 
     def _apply(self, update: Any, undo: Undo | None) -> None:
         entity = update.entity

@@ -9,10 +9,14 @@ byte string the shortest one. `shorten` makes a message canonical, so that reads
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import Struct
 from typing import Any
 
 from finsy.proto import p4r
 
+from softswitch.codegen.layout import place_keys
+from softswitch.description import KeyDescription
+from softswitch.keys import KeyPacker, look_up_kind
 from softswitch.p4info import (
     ActionInfo,
     MatchField,
@@ -27,9 +31,12 @@ from softswitch.p4info import (
 from softswitch.status import PERMISSION_DENIED, Failure, invalid
 from softswitch.values import ActionCall, FieldMatch
 
-Key = tuple[object, ...]
-"""Identifies an entry within its table: one item per key field, then the priority if any."""
+Key = bytes
+"""Identifies an entry within its table: the packed key, then prefix length and priority (32 bits
+each). csrc/batch.c makes the same bytes.
+"""
 
+_KEY_END = Struct("<Ii")
 _KIND_FIELDS = {
     MatchKind.EXACT: "exact",
     MatchKind.LPM: "lpm",
@@ -40,14 +47,15 @@ _KIND_FIELDS = {
 
 
 class KeyParser:
-    """Parses match and priority of one table's entries. `widths` are the program's, in bits."""
+    """Parses match and priority of one table's entries. `keys` are the program's."""
 
-    def __init__(self, table: TableInfo, widths: tuple[int, ...]) -> None:
+    def __init__(self, table: TableInfo, keys: tuple[KeyDescription, ...]) -> None:
         self._name = table.name
         self._fields = {
-            f.id: (f, min(f.width, width)) for f, width in zip(table.fields, widths, strict=True)
+            f.id: (f, min(f.width, key.width)) for f, key in zip(table.fields, keys, strict=True)
         }
-        self._single = table.fields[0] if len(table.fields) == 1 else None
+        placed, words = place_keys([(key.name, key.kind, key.width) for key in keys])
+        self._packer = KeyPacker(look_up_kind(key.kind for key in keys), placed, words)
         self._needs_priority = table.needs_priority
         self._omitted = [
             None if f.kind is MatchKind.EXACT else _dont_care(f.kind, width)
@@ -64,7 +72,7 @@ class KeyParser:
                 f"table {self._name!r}: priority {priority}; entries of this table "
                 + ("need one above 0" if self._needs_priority else "have none (0)")
             )
-        key: list[object] = [None] * len(self._omitted)
+        seen: set[int] = set()
         result: list[FieldMatch | None] = self._omitted.copy()
         canonical = True
         for item in match:
@@ -76,8 +84,9 @@ class KeyParser:
                 )
             field, width = entry
             index = field.index
-            if key[index] is not None:
+            if index in seen:
                 raise invalid(f"table {self._name!r}: match field {field.name!r} given twice")
+            seen.add(index)
             if field.kind is MatchKind.EXACT and item.HasField("exact"):
                 value = item.exact.value
                 number = int.from_bytes(value, "big")
@@ -85,21 +94,22 @@ class KeyParser:
                     decode_unsigned(value, width, self._where(field))
                 if not value[0] and len(value) > 1:
                     canonical = False
-                key[index] = number
                 result[index] = FieldMatch(number)
             else:
-                key[index], result[index], plain = self._parse_other(item, field, width)
+                result[index], plain = self._parse_other(item, field, width)
                 canonical = canonical and plain
         if None in result:
             missing = [f.name for f, _ in self._fields.values() if result[f.index] is None]
             raise invalid(f"table {self._name!r}: exact match field {missing[0]!r} is missing")
-        if self._needs_priority:
-            key.append(priority)
-        return tuple(key), result, canonical  # type: ignore[return-value]  # no None left in it
+        complete: list[FieldMatch] = result  # type: ignore[assignment]  # no None left in it
+        packed, prefix_len = self._packer.pack(complete)
+        return packed + _KEY_END.pack(prefix_len, priority), complete, canonical
 
-    def _parse_other(
-        self, item: Any, field: MatchField, width: int
-    ) -> tuple[object, FieldMatch, bool]:
+    def plan(self) -> tuple[tuple[int, int, int], ...]:
+        """The fields as `TablePlan` has them."""
+        return tuple((i, f.kind.value, width) for i, (f, width) in self._fields.items())
+
+    def _parse_other(self, item: Any, field: MatchField, width: int) -> tuple[FieldMatch, bool]:
         where = self._where(field)
         given = item.WhichOneof("field_match_type")
         if given != _KIND_FIELDS[field.kind]:
@@ -115,7 +125,7 @@ class KeyParser:
             if number & (1 << (width - length)) - 1:
                 raise invalid(f"{where}: bits beyond the prefix length {length} are not 0")
             match = FieldMatch(number, prefix_len=length)
-            return (number, length), match, is_canonical(item.lpm.value)
+            return match, is_canonical(item.lpm.value)
         if field.kind is MatchKind.TERNARY:
             number = decode_unsigned(item.ternary.value, width, where)
             mask = decode_unsigned(item.ternary.mask, width, f"{where}, mask")
@@ -124,7 +134,7 @@ class KeyParser:
             if number & ~mask:
                 raise invalid(f"{where}: value 0x{number:x} has bits outside of mask 0x{mask:x}")
             plain = is_canonical(item.ternary.value) and is_canonical(item.ternary.mask)
-            return (number, mask), FieldMatch(number, mask=mask), plain
+            return FieldMatch(number, mask=mask), plain
         if field.kind is MatchKind.RANGE:
             low = decode_unsigned(item.range.low, width, f"{where}, low")
             high = decode_unsigned(item.range.high, width, f"{where}, high")
@@ -133,10 +143,10 @@ class KeyParser:
             if low == 0 and high == (1 << width) - 1:
                 raise invalid(f"{where}: whole range; leave the field out to match everything")
             plain = is_canonical(item.range.low) and is_canonical(item.range.high)
-            return (low, high), FieldMatch(low, high=high), plain
+            return FieldMatch(low, high=high), plain
         number = decode_unsigned(item.optional.value, width, where)
         match = FieldMatch(number, mask=(1 << width) - 1)
-        return number, match, is_canonical(item.optional.value)
+        return match, is_canonical(item.optional.value)
 
     def _where(self, field: MatchField) -> str:
         return f"table {self._name!r}, match field {field.name!r}"
@@ -217,6 +227,14 @@ class ActionParser:
             where = f"{self._where}: {info.alias}.{param.name}"
             numbers.append(decode_unsigned(given[param.id], width, where))
         return ActionCall(info.name, tuple(numbers)), all(map(is_canonical, given.values()))
+
+    def plan(self) -> tuple[tuple[int, str, tuple[tuple[int, int], ...]], ...]:
+        """The actions that entries may have, as `TablePlan` has them."""
+        return tuple(
+            (i, action.name, tuple((param.id, width) for param, width in params))
+            for i, (action, scope, params) in self._actions.items()
+            if scope != Scope.DEFAULT_ONLY
+        )
 
     def to_message(self, call: ActionCall) -> Any | None:
         """The p4.v1.Action of a call; None when the P4Info does not list the action here."""

@@ -14,8 +14,10 @@ from typing import Any
 
 from finsy.proto import p4r
 
+from softswitch.batch import Batch, Run
 from softswitch.boundary import TableLike, TableTarget
 from softswitch.description import TableDescription
+from softswitch.engine import NONE
 from softswitch.entities_match import ActionParser, Key, KeyParser, match_messages, shorten
 from softswitch.entities_profile import Group, Member, OneShot, ProfileStore
 from softswitch.p4info import TableInfo
@@ -28,7 +30,7 @@ from softswitch.status import (
     Undo,
     invalid,
 )
-from softswitch.values import ActionCall, FieldMatch
+from softswitch.values import ActionCall, FieldMatch, TablePlan
 from softswitch.wire import (
     ENTITY_DIRECT_COUNTER,
     ENTITY_TABLE_ENTRY,
@@ -36,7 +38,12 @@ from softswitch.wire import (
     message_field,
 )
 
-Action = ActionCall | Member | Group | OneShot
+Target = Member | Group | OneShot
+Action = ActionCall | Target
+
+MAX_PLAN_FIELDS = 32
+_INSERT: int = p4r.Update.INSERT
+_MODIFY: int = p4r.Update.MODIFY
 
 _COUNTER_DATA = 7  # field numbers in TableEntry and DirectCounterEntry
 _DIRECT_TABLE_ENTRY = 1
@@ -44,24 +51,21 @@ _DIRECT_DATA = 2
 
 
 class Entry:
-    """An entry; `wire` is the TableEntry as it is read, `const` one that the program itself has."""
+    """An entry. `wire` is the TableEntry as it is read, which also keeps match and action.
 
-    __slots__ = ("action", "const", "handle", "match", "priority", "wire")
+    `target` is what it refers to in the action profile, None for an action of its own; `const` an
+    entry that the program itself has.
+    """
+
+    __slots__ = ("const", "handle", "target", "wire")
 
     def __init__(
-        self,
-        match: list[FieldMatch],
-        priority: int,
-        action: Action,
-        wire: bytes,
-        const: bool = False,
+        self, handle: int, wire: bytes, target: Target | None = None, const: bool = False
     ) -> None:
-        self.match = match
-        self.priority = priority
-        self.action = action
+        self.handle = handle
         self.wire = wire
+        self.target = target
         self.const = const
-        self.handle = -1
 
 
 class TableStore:
@@ -81,10 +85,10 @@ class TableStore:
         self._described = described
         self._table = table
         self._profile = profile
-        self._keys = KeyParser(info, tuple(k.width for k in described.keys))
+        self._keys = KeyParser(info, described.keys)
         self._actions = ActionParser(f"table {info.name!r}", info.actions, described.actions)
         self._entries: dict[Key, Entry] = {}
-        self._default: Entry | None = None
+        self._default: tuple[ActionCall, bytes] | None = None
         self._plain = not (info.has_meter or info.idle_timeout or info.is_const)
         for const, handle in zip(described.entries, table.initial_handles, strict=True):
             self._add_initial(const.match, const.priority, const.action, handle)
@@ -102,11 +106,7 @@ class TableStore:
         told = self._actions.to_message(action)
         if told is not None:
             message.action.action.CopyFrom(told)
-        entry = Entry(
-            list(match), priority, action, message.SerializeToString(), self.info.is_const
-        )
-        entry.handle = handle
-        self._entries[key] = entry
+        self._entries[key] = Entry(handle, message.SerializeToString(), const=self.info.is_const)
 
     # --- writes -------------------------------------------------------------------------------
 
@@ -127,12 +127,12 @@ class TableStore:
         action, plain = self._parse_action(message.action, default=False)
         try:
             wire = self._to_wire(message, canonical and plain)
-            entry = Entry(match, message.priority, action, wire)
-            entry.handle = self._table.insert(match, entry.priority, _target(action))
+            handle = self._table.insert(match, message.priority, _in_engine(action))
         except Exception:
             self._release(action)
             raise
-        _hold(action)
+        entry = Entry(handle, wire, _referred(action))
+        _hold(entry.target)
         if message.HasField("counter_data"):
             self._set_counter(entry, message.counter_data)
         self._entries[key] = entry
@@ -156,17 +156,17 @@ class TableStore:
             if message.HasField("counter_data"):
                 self._modify_counter(entry, message.counter_data, undo)
             return
-        before = (entry.action, entry.wire)
+        before = (entry.target, entry.wire)
         if message.HasField("action"):
             action, plain = self._parse_action(message.action, default=False)
             try:
                 wire = self._to_wire(message, canonical and plain)
-                self._table.modify(entry.handle, _target(action))
+                self._table.modify(entry.handle, _in_engine(action))
             except Exception:
                 self._release(action)
                 raise
-            _hold(action)
-            entry.action, entry.wire = action, wire
+            entry.target, entry.wire = _referred(action), wire
+            _hold(entry.target)
             self._let_go(before[0])
         else:
             merged = p4r.TableEntry()
@@ -189,6 +189,87 @@ class TableStore:
         self._remove(key, entry)
         if undo is not None:
             undo.append(lambda: self._put_back(key, entry, counter))
+
+    # --- whole runs of a write ----------------------------------------------------------------
+
+    def plan(self) -> TablePlan | None:
+        """How csrc/batch.c reads plain entries of this table; None when it cannot have any."""
+        info = self.info
+        if (
+            not self._plain
+            or self._profile is not None
+            or self._described.entries
+            or not 0 < len(info.fields) <= MAX_PLAN_FIELDS
+        ):
+            return None
+        return TablePlan(
+            info.id, info.name, info.needs_priority, self._keys.plan(), self._actions.plan()
+        )
+
+    def apply(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
+        """Apply a run of plain updates; which of them, counted from 0, are left to be done singly.
+
+        What would fail is among these.
+        """
+        if run.kind == _INSERT:
+            return self._insert_run(batch, run, undo)
+        if run.kind == _MODIFY:
+            return self._modify_run(batch, run, undo)
+        if undo is not None and self.info.has_counter:
+            return list(range(run.count))  # what is to be put back needs its counter
+        return self._delete_run(batch, run, undo)
+
+    def _insert_run(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
+        handles = batch.insert(run, stop=undo is not None)
+        entries = zip(run.keys, map(Entry, handles, run.wires), strict=True)
+        if min(handles) >= 0:
+            self._entries.update(entries)
+            left: list[int] = []
+        else:
+            self._entries.update((key, entry) for key, entry in entries if entry.handle >= 0)
+            left = [i for i, handle in enumerate(handles) if handle < 0]
+        if undo is not None:
+            missing = set(left)
+            added = [key for i, key in enumerate(run.keys) if i not in missing]
+
+            def remove() -> None:
+                for key in added:
+                    self._remove(key, self._entries[key])
+
+            undo.append(remove)
+        return left
+
+    def _modify_run(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
+        found = [self._entries.get(key) for key in run.keys]
+        if undo is not None:
+            before = [(entry, entry.wire) for entry in found if entry is not None]
+
+            def restore() -> None:
+                for entry, wire in before:
+                    self._restore(entry, None, wire)
+
+            undo.append(restore)
+        done = batch.modify(run, [NONE if entry is None else entry.handle for entry in found])
+        left = []
+        for i, (entry, wire) in enumerate(zip(found, run.wires, strict=True)):
+            if entry is None or i >= done:
+                left.append(i)
+            else:
+                entry.wire = wire
+        return left
+
+    def _delete_run(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
+        found = [self._entries.pop(key, None) for key in run.keys]
+        batch.delete(run, [entry.handle for entry in found if entry is not None])
+        if undo is not None:
+
+            def put_back() -> None:
+                for key, entry in zip(run.keys, found, strict=True):
+                    if entry is not None:
+                        self._put_back(key, entry, None)
+
+            undo.append(put_back)
+        return [i for i, entry in enumerate(found) if entry is None]
 
     def modify_direct_counter(self, message: Any, data: Any, undo: Undo | None) -> None:
         """MODIFY the direct counter of the entry that a TableEntry names; `data` None: no-op."""
@@ -224,15 +305,13 @@ class TableStore:
             action, plain = self._parse_action(message.action, default=True)
             if not isinstance(action, ActionCall):
                 raise invalid(f"{where}: must be a direct action")
-            self._set_default(Entry([], 0, action, self._to_wire(message, plain)))
+            self._set_default((action, self._to_wire(message, plain)))
         if undo is not None:
             undo.append(lambda: self._set_default(before))
 
-    def _set_default(self, entry: Entry | None) -> None:
-        action = entry.action if entry is not None else None
-        assert action is None or isinstance(action, ActionCall)
-        self._table.set_default(action)
-        self._default = entry
+    def _set_default(self, default: tuple[ActionCall, bytes] | None) -> None:
+        self._table.set_default(None if default is None else default[0])
+        self._default = default
 
     def _find(self, message: Any) -> tuple[Key, Entry, bool]:
         key, _, canonical = self._keys.parse(message.match, message.priority)
@@ -244,27 +323,34 @@ class TableStore:
     def _remove(self, key: Key, entry: Entry) -> None:
         self._table.delete(entry.handle)
         del self._entries[key]
-        self._let_go(entry.action)
+        self._let_go(entry.target)
 
     def _put_back(self, key: Key, entry: Entry, counter: tuple[int, int] | None) -> None:
-        if isinstance(entry.action, OneShot):
-            assert self._profile is not None
-            self._profile.recreate(entry.action)
-        entry.handle = self._table.insert(entry.match, entry.priority, _target(entry.action))
-        _hold(entry.action)
+        message = p4r.TableEntry.FromString(entry.wire)
+        _, match, _ = self._keys.parse(message.match, message.priority)
+        action = self._renew(entry.target, message)
+        entry.handle = self._table.insert(match, message.priority, action)
+        _hold(entry.target)
         if counter is not None:
             self._table.write_counter(entry.handle, *counter)
         self._entries[key] = entry
 
-    def _restore(self, entry: Entry, action: Action, wire: bytes) -> None:
-        if action is not entry.action:
-            if isinstance(action, OneShot):
-                assert self._profile is not None
-                self._profile.recreate(action)
-            self._table.modify(entry.handle, _target(action))
-            _hold(action)
-            self._let_go(entry.action)
-        entry.action, entry.wire = action, wire
+    def _restore(self, entry: Entry, target: Target | None, wire: bytes) -> None:
+        if target is None or target is not entry.target:
+            action = self._renew(target, p4r.TableEntry.FromString(wire))
+            self._table.modify(entry.handle, action)
+            _hold(target)
+            self._let_go(entry.target)
+        entry.target, entry.wire = target, wire
+
+    def _renew(self, target: Target | None, message: Any) -> TableTarget:
+        """The action that an entry had, with what it needs in the profile."""
+        if target is None:
+            return self._actions.parse(message.action.action, default=False)[0]
+        if isinstance(target, OneShot):
+            assert self._profile is not None
+            self._profile.recreate(target)
+        return target.target()
 
     def _parse_action(self, message: Any, *, default: bool) -> tuple[Action, bool]:
         kind = message.WhichOneof("type")
@@ -292,11 +378,11 @@ class TableStore:
             assert self._profile is not None
             self._profile.destroy_one_shot(action)
 
-    def _let_go(self, action: Action) -> None:
-        if isinstance(action, (Member, Group)):
-            action.entries -= 1
-        else:
-            self._release(action)
+    def _let_go(self, target: Target | None) -> None:
+        if isinstance(target, (Member, Group)):
+            target.entries -= 1
+        elif target is not None:
+            self._release(target)
 
     def _check_common(self, message: Any) -> None:
         if self._plain and not (
@@ -427,19 +513,19 @@ class TableStore:
 
     def _default_entry(self) -> Entry:
         if self._default is not None:
-            return self._default
+            return Entry(-1, self._default[1])
         message = p4r.TableEntry(table_id=self.info.id, is_default_action=True)
         action = self._described.default
         if action is not None:
             told = self._actions.to_message(action)
             if told is not None:
                 message.action.action.CopyFrom(told)
-        return Entry([], 0, action or ActionCall("NoAction", ()), message.SerializeToString())
+        return Entry(-1, message.SerializeToString())
 
     def export(self) -> Iterator[Any]:
         """TableEntry messages of what was written here, for another store of this table."""
         if self._default is not None:
-            yield p4r.TableEntry.FromString(self._default.wire)
+            yield p4r.TableEntry.FromString(self._default[1])
         for entry in self._entries.values():
             if entry.const:
                 continue
@@ -455,13 +541,17 @@ class TableStore:
         return f"table {self.info.name!r}"
 
 
-def _target(action: Action) -> TableTarget:
+def _in_engine(action: Action) -> TableTarget:
     return action if isinstance(action, ActionCall) else action.target()
 
 
-def _hold(action: Action) -> None:
-    if isinstance(action, (Member, Group)):
-        action.entries += 1
+def _referred(action: Action) -> Target | None:
+    return None if isinstance(action, ActionCall) else action
+
+
+def _hold(target: Target | None) -> None:
+    if isinstance(target, (Member, Group)):
+        target.entries += 1
 
 
 def _key_only(wire: bytes) -> bytes:

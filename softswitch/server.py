@@ -47,6 +47,16 @@ _FREEZE_S = 1.5
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
+class _WriteCall:
+    """A WriteRequest as it came, and parsed."""
+
+    __slots__ = ("request", "wire")
+
+    def __init__(self, wire: bytes) -> None:
+        self.wire = wire
+        self.request = p4r.WriteRequest.FromString(wire)
+
+
 class P4RuntimeServer:
     """Serves one data plane as one P4Runtime device."""
 
@@ -108,7 +118,7 @@ class P4RuntimeServer:
     def _handlers(self) -> Any:
         unary = grpc.unary_unary_rpc_method_handler
         methods = {
-            "Write": unary(self._write, p4r.WriteRequest.FromString, _serialize),
+            "Write": unary(self._write, _WriteCall, _serialize),
             # Answers to reads are put together as bytes already.
             "Read": grpc.unary_stream_rpc_method_handler(self._read, p4r.ReadRequest.FromString),
             "SetForwardingPipelineConfig": unary(
@@ -128,15 +138,18 @@ class P4RuntimeServer:
 
     # --- unary calls --------------------------------------------------------------------------
 
-    async def _write(self, request: Any, context: Any) -> Any:
+    async def _write(self, call: _WriteCall, context: Any) -> Any:
+        request = call.request
         try:
             if request.atomicity == p4r.WriteRequest.DATAPLANE_ATOMIC:
                 # A client that gives up waiting must not leave the data plane frozen.
-                outcomes = await asyncio.shield(asyncio.ensure_future(self._write_frozen(request)))
+                outcomes = await asyncio.shield(asyncio.ensure_future(self._write_frozen(call)))
             else:
                 async with self._pipeline.lock:
                     store = self._check_write(request)
-                    outcomes = store.write(request.updates, rollback=_needs_rollback(request))
+                    outcomes = store.write(
+                        request.updates, rollback=_needs_rollback(request), wire=call.wire
+                    )
         except Failure as failure:
             await _abort(context, failure, "Write")
         failures = [outcome for outcome in outcomes if outcome is not None]
@@ -150,17 +163,17 @@ class P4RuntimeServer:
             await _abort_batch(context, outcomes, "Write")
         return p4r.WriteResponse()
 
-    async def _write_frozen(self, request: Any) -> list[Failure | None]:
+    async def _write_frozen(self, call: _WriteCall) -> list[Failure | None]:
         """Apply a batch of which every packet sees either all or nothing."""
         async with self._pipeline.lock:
-            store = self._check_write(request)
+            store = self._check_write(call.request)
             try:
                 await asyncio.to_thread(store.pipeline.freeze, _FREEZE_S)
             except DataplaneError as error:
                 failure = failure_of(error)
                 raise Failure(failure.code, f"DATAPLANE_ATOMIC: {error}; nothing changed") from None
             try:
-                return store.write(request.updates, rollback=True)
+                return store.write(call.request.updates, rollback=True, wire=call.wire)
             finally:
                 store.pipeline.thaw()
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from softswitch.boundary import TableTarget
 from softswitch.description import Description, TableDescription
 from softswitch.errors import TableFull
-from softswitch.values import ActionCall, FieldMatch
+from softswitch.values import ActionCall, FieldMatch, TablePlan
 
 
 class ShadowTable:
@@ -148,6 +148,9 @@ class ShadowPipeline:
 
     def delete_clone_session(self, session_id: int) -> None:
         """A session takes no room."""
+
+    def plan(self, plans: Sequence[TablePlan]) -> None:
+        """Entries are written one by one here."""
 
     def freeze(self, timeout_s: float) -> None:
         """No packets come here."""

@@ -14,6 +14,7 @@ from softswitch.boundary import TableTarget
 from softswitch.codegen.layout import WORD_BITS, ActionLayout, TableLayout, words_of
 from softswitch.engine import DIRECT, GROUP, MEMBER, NONE, Pair, check, words
 from softswitch.errors import InUse, InvalidArgument, NotFound, ReadOnly, TableFull
+from softswitch.keys import KeyPacker
 from softswitch.values import ActionCall, FieldMatch, GroupRef, MemberRef
 
 MAX_PRIORITY = (1 << 31) - 1
@@ -25,6 +26,10 @@ class ActionSet:
     def __init__(self, owner: str, actions: Sequence[ActionLayout]) -> None:
         self._owner = owner
         self._by_name = {action.name: action for action in actions}
+
+    def named(self, name: str) -> ActionLayout:
+        """The action of this name, which is one of them."""
+        return self._by_name[name]
 
     def pack(self, call: ActionCall) -> tuple[int, bytes, int]:
         """(id, parameters as words, number of words). InvalidArgument says what does not fit."""
@@ -196,7 +201,8 @@ class Table:
         self._index = layout.index
         self._source = source
         self.actions = tuple(actions)
-        self._actions = ActionSet(layout.name, actions)
+        self.packer = KeyPacker(layout.kind, layout.keys, layout.words)
+        self.action_set = ActionSet(layout.name, actions)
         self._names = {action.id: action.name for action in actions}
         self._profile = profile
         self._references: dict[int, tuple[int, int]] = {}
@@ -257,7 +263,7 @@ class Table:
         if isinstance(action, ActionCall):
             if self._profile is not None:
                 raise InvalidArgument(f"{self.name}: entries refer to members or groups")
-            return DIRECT, *self._actions.pack(action)
+            return DIRECT, *self.action_set.pack(action)
         if self._profile is None:
             raise InvalidArgument(f"{self.name}: the table has no action profile")
         return *self._profile.reference(action), b"", 0
@@ -265,54 +271,30 @@ class Table:
     def _pack_key(self, match: Sequence[FieldMatch]) -> tuple[bytes, int]:
         """(packed key, with mask and high where the look-up needs them; prefix length)."""
         layout = self.layout
+        if layout.kind == "KEYLESS":
+            raise InvalidArgument(f"{self.name}: a table without keys has no entries")
         if len(match) != len(layout.keys):
             raise InvalidArgument(
                 f"{self.name}: {len(layout.keys)} keys are needed, not {len(match)}"
             )
-        value = mask = high = prefix_len = 0
         for field, given in zip(layout.keys, match, strict=True):
             ones = (1 << field.width) - 1
+            where = f"{self.name}.{field.name}"
             if not 0 <= given.value <= ones:
+                raise InvalidArgument(f"{where}: {given.value:#x} does not fit {field.width} bits")
+            length = given.prefix_len
+            if field.match_type == "lpm" and length is not None and not 0 <= length <= field.width:
+                raise InvalidArgument(f"{where}: prefix length {length}; at most {field.width}")
+            mask = given.mask
+            if field.match_type == "ternary" and mask is not None and not 0 <= mask <= ones:
+                raise InvalidArgument(f"{where}: mask {mask:#x} does not fit {field.width} bits")
+            top = ones if given.high is None else given.high
+            if field.match_type == "range" and not given.value <= top <= ones:
                 raise InvalidArgument(
-                    f"{self.name}.{field.name}: {given.value:#x} does not fit {field.width} bits"
+                    f"{where}: range {given.value:#x}..{top:#x} is empty or does not fit "
+                    f"{field.width} bits"
                 )
-            field_mask = ones
-            if field.match_type == "lpm":
-                length = field.width if given.prefix_len is None else given.prefix_len
-                if not 0 <= length <= field.width:
-                    raise InvalidArgument(
-                        f"{self.name}.{field.name}: prefix length {length}; at most {field.width}"
-                    )
-                field_mask = ones ^ (ones >> length)
-                prefix_len = length
-            elif field.match_type == "ternary" and given.mask is not None:
-                field_mask = given.mask
-                if not 0 <= field_mask <= ones:
-                    raise InvalidArgument(
-                        f"{self.name}.{field.name}: mask {field_mask:#x} does not fit "
-                        f"{field.width} bits"
-                    )
-            elif field.match_type == "range":
-                top = ones if given.high is None else given.high
-                if not given.value <= top <= ones:
-                    raise InvalidArgument(
-                        f"{self.name}.{field.name}: range {given.value:#x}..{top:#x} is empty or "
-                        f"does not fit {field.width} bits"
-                    )
-                value |= given.value << field.shift
-                high |= top << field.shift
-                continue
-            value |= (given.value & field_mask) << field.shift
-            mask |= field_mask << field.shift
-        count = layout.words
-        if layout.kind in ("EXACT", "LPM"):
-            return words(value, count), prefix_len
-        if layout.kind == "TERNARY":
-            return words(value | mask << WORD_BITS * count, 2 * count), 0
-        if layout.kind == "RANGE":
-            packed = value | mask << WORD_BITS * count | high << 2 * WORD_BITS * count
-            return words(packed, 3 * count), 0
-        raise InvalidArgument(f"{self.name}: a table without keys has no entries")
+        return self.packer.pack(match)
 
     def _insert_const(self, entry: ConstEntry) -> int:
         match = [
@@ -340,7 +322,7 @@ class Table:
         return ActionCall(self._names[number], self._source.default_data)
 
     def _write_default(self, action: ActionCall | None) -> None:
-        number, data, count = (NONE, b"", 0) if action is None else self._actions.pack(action)
+        number, data, count = (NONE, b"", 0) if action is None else self.action_set.pack(action)
         result = self._engine.ss_table_set_default(self._switch, self._index, number, data, count)
         check(result, self.name)
 

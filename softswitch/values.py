@@ -51,6 +51,21 @@ class GroupRef:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What P4Runtime messages for one table look like, where all of its entries are plain ones.
+
+    `fields` in key order: id, match type as P4Info numbers it, width in bits. `actions`: id, name,
+    and id and width of each parameter.
+    """
+
+    id: int
+    name: str
+    needs_priority: bool
+    fields: tuple[tuple[int, int, int], ...]
+    actions: tuple[tuple[int, str, tuple[tuple[int, int], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PacketIn:
     """A packet that left through the CPU port, with the packet_in header put on by the program."""
 

@@ -12,6 +12,7 @@ from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import TableLayout, place_keys
 from softswitch.codegen.names import Names, literal
 from softswitch.errors import BadProgram, Unsupported
+from softswitch.keys import look_up_kind
 
 NO_ACTION = 0xFFFFFFFE
 
@@ -24,14 +25,7 @@ def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int
         raise Unsupported(where, f"match type {', '.join(sorted(unknown))} is not supported")
     if [key.match_type for key in table.keys].count("lpm") > 1:
         raise BadProgram(f"{where}: more than one lpm key")
-    if not table.keys:
-        kind = "KEYLESS"
-    elif "range" in kinds:
-        kind = "RANGE"
-    elif "ternary" in kinds:
-        kind = "TERNARY"
-    else:
-        kind = "LPM" if "lpm" in kinds else "EXACT"
+    kind = look_up_kind(kinds)
     fields = [
         (key.name, key.match_type, names.field(key.header, key.field, where).width)
         for key in table.keys
