@@ -18,6 +18,7 @@ from softswitch.values import (
     GroupRef,
     MemberRef,
     PacketIn,
+    PortStatus,
     TablePlan,
 )
 
@@ -103,4 +104,4 @@ class DataplaneLike(PipelineLike, Protocol):
 
     def load(self, bmv2_json: bytes) -> None: ...
     def packet_out(self, data: bytes) -> None: ...
-    def next_event(self, timeout_s: float) -> PacketIn | Digest | None: ...
+    def next_event(self, timeout_s: float) -> PacketIn | Digest | PortStatus | None: ...

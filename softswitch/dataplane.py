@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ from softswitch.compile import default_cache_dir, program_library
 from softswitch.engine import (
     ERROR_BYTES,
     EVENT_PACKET,
+    EVENT_PORT,
     NONE,
     Event,
     Pair,
@@ -31,9 +33,10 @@ from softswitch.engine import (
 from softswitch.errors import Busy, DataplaneError, InvalidArgument, NotFound, PortError
 from softswitch.tables import ActionSet, Profile, Table
 from softswitch.value_sets import ValueSet
-from softswitch.values import DataplaneOptions, Digest, PacketIn, TablePlan
+from softswitch.values import DataplaneOptions, Digest, PacketIn, PortStats, PortStatus, TablePlan
 
 MAX_PACKET_BYTES = 65535
+MAX_PORT = 65535
 
 
 class CounterArray:
@@ -196,15 +199,19 @@ class Dataplane:
     def start(self) -> None:
         """Open the ports and forward. Raises PortError naming the interface."""
         for number, interface in self._options.ports.items():
-            if not 0 <= number <= 0xFFFF:
-                raise PortError(f"port {number}: allowed: 0 to 65535")
-            self._open(number, interface)
+            self.add_port(number, interface)
         error = ctypes.create_string_buffer(ERROR_BYTES)
         result = self._engine.ss_start(self._switch, error)
         check(result, "start", error.value.decode())
         self._started = True
 
-    def _open(self, number: int, interface: str) -> None:
+    def add_port(self, number: int, interface: str) -> None:
+        """Open an interface as a port; the switch may run. PortError says why it cannot.
+
+        When the interface is deleted the port stays, and resumes with the next one of its name.
+        """
+        if not 0 <= number <= MAX_PORT:
+            raise PortError(f"port {number}: allowed: 0 to {MAX_PORT}")
         paths: list[bytes | None] = [None, None]
         if self._options.pcap_dir is not None:
             paths = [
@@ -214,6 +221,20 @@ class Dataplane:
         error = ctypes.create_string_buffer(ERROR_BYTES)
         result = self._engine.ss_add_port(self._switch, number, interface.encode(), *paths, error)
         check(result, f"port {number}, interface {interface}", error.value.decode())
+
+    def remove_port(self, number: int) -> None:
+        """Close a port; the switch may run. NotFound when there is none."""
+        check(self._engine.ss_remove_port(self._switch, number), f"port {number}")
+
+    def port_is_up(self, number: int) -> bool:
+        """Whether the port's interface is there, up and connected; NotFound: no such port."""
+        return bool(check(self._engine.ss_port_is_up(self._switch, number), f"port {number}"))
+
+    def port_stats(self, number: int) -> PortStats:
+        """What passed a port; NotFound when there is none."""
+        out = (ctypes.c_uint64 * len(fields(PortStats)))()
+        check(self._engine.ss_port_read_stats(self._switch, number, out), f"port {number}")
+        return PortStats(*out)
 
     def close(self) -> None:
         """Stop forwarding and free everything. No other method may be running or follow."""
@@ -287,8 +308,11 @@ class Dataplane:
             raise InvalidArgument(f"packet-out of {len(data)} bytes; at most {MAX_PACKET_BYTES}")
         check(self._engine.ss_inject(self._switch, data, len(data)), "packet-out")
 
-    def next_event(self, timeout_s: float) -> PacketIn | Digest | None:
-        """The next packet-in or digest; None when none comes in time. Does not hold the GIL."""
+    def next_event(self, timeout_s: float) -> PacketIn | Digest | PortStatus | None:
+        """The next packet-in, digest or change of a port; None when none comes in time.
+
+        Does not hold the GIL.
+        """
         address = self._engine.ss_next_event(self._switch, max(0, int(timeout_s * 1e9)))
         if not address:
             return None
@@ -297,16 +321,18 @@ class Dataplane:
             data = ctypes.string_at(address + ctypes.sizeof(Event), event.bytes)
             if event.kind == EVENT_PACKET:
                 return PacketIn(data)
+            if event.kind == EVENT_PORT:
+                return PortStatus(event.list, bool(data[0]))
             known = self._digests.get(event.list)
             if known is None:  # it is of the program that `load` has just replaced
                 return None
             name, widths = known
-            fields, at = [], 0
+            values, at = [], 0
             for width in widths:
                 size = 8 * words_of(width)
-                fields.append(int.from_bytes(data[at : at + size], "little"))
+                values.append(int.from_bytes(data[at : at + size], "little"))
                 at += size
-            return Digest(name, fields, event.time_us)
+            return Digest(name, values, event.time_us)
         finally:
             self._engine.ss_event_free(address)
 

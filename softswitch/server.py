@@ -25,7 +25,7 @@ from softswitch.pipeline import PipelineManager
 from softswitch.status import Failure, batch_status, code_name, failure_of, invalid
 from softswitch.stream import Outbox, StreamHub
 from softswitch.tls import server_credentials
-from softswitch.values import Digest, PacketIn, TlsFiles
+from softswitch.values import Digest, PacketIn, PortStatus, TlsFiles
 from softswitch.wire import responses
 
 log = logging.getLogger("softswitch.server")
@@ -277,7 +277,9 @@ class P4RuntimeServer:
             while not handled.wait(_EVENT_WAIT_S) and not self._stopping.is_set():
                 pass
 
-    def _handle_events(self, batch: list[PacketIn | Digest], handled: threading.Event) -> None:
+    def _handle_events(
+        self, batch: list[PacketIn | Digest | PortStatus], handled: threading.Event
+    ) -> None:
         try:
             for event in batch:
                 self._hub.handle_event(event)

@@ -81,6 +81,37 @@ class Digest:
     timestamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class PortStatus:
+    """The interface of a port went up, or went down or away."""
+
+    port: int
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PortStats:
+    """What passed a port, and what did not, in packets and bytes since it was opened.
+
+    `rx_dropped`: the receive ring was full, or no program is loaded. `tx_full`: the interface is
+    slower than what is sent to it. `tx_dropped`: by its queueing discipline or a filter. `tx_down`:
+    it was down or absent. `tx_errors`: the kernel refused otherwise, such as a packet above the
+    MTU. `queue_dropped`: by the port's egress queues.
+    """
+
+    rx_packets: int
+    rx_bytes: int
+    rx_dropped: int
+    rx_errors: int
+    tx_packets: int
+    tx_bytes: int
+    tx_full: int
+    tx_dropped: int
+    tx_down: int
+    tx_errors: int
+    queue_dropped: int
+
+
 def _no_ports() -> Mapping[int, str]:
     return MappingProxyType({})
 

@@ -7,8 +7,9 @@
  * themselves. The forwarding thread reads tables without a lock (rcu.c says when memory is freed); for
  * everything else a writer parks it first (ss_park), which waits for the end of the current burst.
  *
- * Memory. Packets arrive in the burst buffers and are forwarded from there; nothing refers to these
- * buffers when the next burst is read. A packet that has to wait longer is copied first (ss_own).
+ * Memory. Packets arrive in a port's ring and are forwarded from there; nothing refers to their frames
+ * when the burst ends and the kernel gets them back. A packet that has to wait longer is copied first
+ * (ss_own).
  */
 #ifndef SS_ENGINE_H
 #define SS_ENGINE_H
@@ -35,6 +36,9 @@
 #define SS_MAX_KEY_WORDS 16 /* lookup.h has masked keys on the stack */
 #define SS_ERROR_BYTES 256
 #define SS_NO_BUDGET UINT32_MAX
+/* What ss_watch watches besides ports, whose numbers are below these. */
+#define SS_WATCH_WAKE SS_MAX_PORTS
+#define SS_WATCH_NETLINK (SS_MAX_PORTS + 1)
 
 /* Results of the functions that Python calls; softswitch/engine.py has the same numbers. */
 enum ss_result {
@@ -78,18 +82,40 @@ struct ss_egress {
     struct ss_queue queues[SS_MAX_PRIORITIES];
 };
 
+/* `rx_dropped`: the ring was full, or there is no program. `queue_dropped`: by egress queues. */
 struct ss_port_stats {
     uint64_t rx_packets, rx_bytes, rx_dropped, rx_errors;
-    uint64_t tx_packets, tx_bytes, tx_dropped, tx_errors;
+    uint64_t tx_packets, tx_bytes;
+    uint64_t tx_full;    /* the send buffer was: the interface is slower than what is sent */
+    uint64_t tx_dropped; /* by a queueing discipline or filter of the interface */
+    uint64_t tx_down;    /* the interface was down or absent */
+    uint64_t tx_errors;  /* otherwise refused by the kernel, such as packets above the MTU */
     uint64_t queue_dropped;
 };
+
+/* A frame of a ring: where it starts, and which one of its block it is. */
+struct ss_frame {
+    uint8_t *at;
+    uint32_t slot;
+};
+
+#define SS_BLOCK_BYTES 65536u
 
 struct ss_port {
     uint32_t number;
     char name[16];
-    int fd;
+    int ifindex; /* 0: there is no such interface, and no sockets either */
+    bool up;     /* atomic; the interface is up and has a carrier */
+    bool dirty;  /* is in the list of ports with pending messages */
+    int rx_fd;
+    int tx_fd;
+    uint8_t *ring; /* blocks of SS_BLOCK_BYTES, each with frames_per_block frames and a rest */
+    size_t ring_bytes;
+    uint32_t frame_bytes;
+    uint32_t frames_per_block;
+    struct ss_frame head;    /* next one that the kernel fills */
+    struct ss_frame release; /* first one that is still ours */
     uint32_t pending; /* messages to send */
-    bool dirty;       /* is in the list of ports with pending messages */
     struct ss_port *next_dirty;
     struct mmsghdr messages[SS_BURST];
     struct iovec iov[SS_BURST][2];
@@ -118,12 +144,13 @@ struct ss_replica_table {
     struct ss_replicas *buckets[SS_REPLICA_BUCKETS];
 };
 
-enum ss_event_kind { SS_EVENT_NONE = 0, SS_EVENT_PACKET = 1, SS_EVENT_DIGEST = 2 };
+/* `list` is a learn list's id, or the number of a port that went up (`data[0]` 1) or down (0). */
+enum ss_event_kind { SS_EVENT_NONE = 0, SS_EVENT_PACKET = 1, SS_EVENT_DIGEST = 2, SS_EVENT_PORT = 3 };
 
 struct ss_event {
     struct ss_event *next;
     uint32_t kind;
-    uint32_t list; /* digest: learn list id */
+    uint32_t list;
     uint64_t time_us;
     uint32_t bytes;
     _Alignas(8) uint8_t data[];
@@ -164,7 +191,6 @@ struct ss_switch {
     struct ss_port *dirty; /* ports with pending messages */
     struct ss_replica_table multicast;
     struct ss_replica_table clones;
-    struct ss_burst *burst; /* receive buffers (port.c) */
     uint8_t *scratch; /* headers of a packet that is not sent to an interface */
 
     /* ss_process */
@@ -179,6 +205,7 @@ struct ss_switch {
     bool stop; /* atomic */
     int epoll_fd;
     int wake_fd;
+    int netlink_fd;
     pthread_mutex_t park_lock;
     pthread_cond_t parked;
     pthread_cond_t resumed;
@@ -285,19 +312,31 @@ const struct ss_replicas *ss_replicas_find(const struct ss_replica_table *t, uin
 void ss_replicas_clear(struct ss_replica_table *t);
 
 /* port.c */
-struct ss_burst *ss_burst_new(void);
+void ss_port_refresh(struct ss_switch *sw, struct ss_port *port);
+void ss_port_socket_error(struct ss_port *port);
+int ss_port_make_header_room(struct ss_port *port, uint32_t header_bytes);
+void ss_ports_close(struct ss_switch *sw);
+
+/* receive.c */
 uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port);
+void ss_port_release(struct ss_port *port);
+
+/* transmit.c */
 uint8_t *ss_port_header_room(struct ss_switch *sw, struct ss_port *port);
 void ss_port_transmit(struct ss_switch *sw, struct ss_port *port, struct ss_packet *p,
                       uint32_t header_bytes, uint32_t payload_bytes);
 void ss_flush_all(struct ss_switch *sw);
-int ss_port_open(struct ss_port *port, uint32_t ring_bytes, char *error);
-void ss_port_close(struct ss_port *port);
+
+/* netlink.c */
+int ss_netlink_open(void);
+void ss_netlink_read(struct ss_switch *sw);
+void ss_refresh_ports(struct ss_switch *sw);
 
 /* event.c */
 void ss_event_packet(struct ss_switch *sw, const uint8_t *header, uint32_t header_bytes,
                      const uint8_t *payload, uint32_t payload_bytes);
 void ss_event_digest(struct ss_switch *sw, const struct ss_packet *p);
+void ss_event_port(struct ss_switch *sw, uint32_t number, bool up);
 struct ss_event *ss_event_new(uint32_t kind, uint32_t bytes);
 void ss_events_clear(struct ss_switch *sw);
 
@@ -307,6 +346,7 @@ void ss_pcap_write(FILE *file, const uint8_t *a, uint32_t a_bytes, const uint8_t
 
 /* loop.c */
 void *ss_loop(void *sw);
+int ss_watch(struct ss_switch *sw, int fd, uint64_t what, char *error);
 void ss_wake(struct ss_switch *sw);
 
 #endif

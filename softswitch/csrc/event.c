@@ -50,6 +50,16 @@ void ss_event_digest(struct ss_switch *sw, const struct ss_packet *p) {
     publish(sw, e);
 }
 
+void ss_event_port(struct ss_switch *sw, uint32_t number, bool up) {
+    struct ss_event *e = ss_event_new(SS_EVENT_PORT, 1);
+    if (e) {
+        e->list = number;
+        e->time_us = (ss_now_ns() - sw->start_ns) / 1000;
+        e->data[0] = up;
+    }
+    publish(sw, e);
+}
+
 void ss_events_clear(struct ss_switch *sw) {
     pthread_mutex_lock(&sw->event_lock);
     while (sw->event_head) {

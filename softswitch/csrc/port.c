@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interfaces: one AF_PACKET socket each. The socket's receive buffer takes bursts; packets are read
- * and written many at a time. An interface that goes down and up again needs nothing: the kernel keeps
- * the socket bound. One that is deleted stays silent.
+ * Ports: their sockets, whether their interfaces are there and up, their counts.
+ *
+ * Two AF_PACKET sockets each. One receives, into a ring that is mapped here (receive.c); the other
+ * sends (transmit.c). They are two because PACKET_VNET_HDR, which says what a local sender left undone
+ * in a packet, would otherwise be wanted in front of every packet that leaves, too.
+ *
+ * A packet socket dies with its interface. When an interface of the port's name is there again, new
+ * sockets are opened; netlink.c says when to look.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,202 +16,267 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "engine.h"
 
-/* Room before a packet for the VLAN tag that the kernel took out. */
-#define HEADROOM 16
-#define TAG_BYTES 4
-/* Not a multiple of a page, so that the first bytes of packets do not share cache sets. */
-#define STRIDE (SS_MAX_PACKET + HEADROOM + 192)
+/* Frames take a packet of the interface's MTU, within these; longer ones come another way. */
+#define SHORTEST_FRAME 2048u
+#define LONGEST_FRAME 16384u
+/* In front of a packet in its frame, so that a VLAN tag can be put back. */
+#define HEADROOM 16u
 
-struct ss_burst {
-    struct mmsghdr messages[SS_BURST];
-    struct iovec iov[SS_BURST];
-    _Alignas(16) uint8_t control[SS_BURST][CMSG_SPACE(sizeof(struct tpacket_auxdata))];
-    uint8_t bytes[SS_BURST][STRIDE];
-};
-
-/* Pages of `bytes` take memory when a packet first reaches them. NULL: no memory. */
-struct ss_burst *ss_burst_new(void) {
-    struct ss_burst *b = calloc(1, sizeof *b);
-    if (b == NULL) return NULL;
-    for (uint32_t i = 0; i < SS_BURST; i++) {
-        b->iov[i] = (struct iovec){b->bytes[i] + HEADROOM, SS_MAX_PACKET};
-        b->messages[i].msg_hdr.msg_iov = &b->iov[i];
-        b->messages[i].msg_hdr.msg_iovlen = 1;
-        b->messages[i].msg_hdr.msg_control = b->control[i];
-    }
-    return b;
+static int fail(const struct ss_port *port, char *error, const char *what) {
+    return ss_fail(error, "%s: %s: %s", port->name, what, strerror(errno));
 }
-
-/* ------------------------------------------------------------------------------------ receive */
-
-/* Puts a tag that the kernel keeps beside the packet back into it. */
-static uint8_t *restore_tag(struct msghdr *m, uint8_t *bytes, uint32_t *length) {
-    struct cmsghdr *c = CMSG_FIRSTHDR(m);
-    if (c == NULL || c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) return bytes;
-    struct tpacket_auxdata aux;
-    memcpy(&aux, CMSG_DATA(c), sizeof aux);
-    if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || *length < 2 * ETH_ALEN) return bytes;
-    uint16_t tag[2] = {htons(ETHERTYPE_VLAN), htons(aux.tp_vlan_tci)};
-    if (aux.tp_status & TP_STATUS_VLAN_TPID_VALID) tag[0] = htons(aux.tp_vlan_tpid);
-    memmove(bytes - TAG_BYTES, bytes, 2 * ETH_ALEN);
-    memcpy(bytes - TAG_BYTES + 2 * ETH_ALEN, tag, sizeof tag);
-    *length += TAG_BYTES;
-    return bytes - TAG_BYTES;
-}
-
-static void receive_one(struct ss_switch *sw, struct ss_port *port, struct mmsghdr *message,
-                        uint8_t *bytes) {
-    uint32_t length = message->msg_len;
-    if (message->msg_hdr.msg_flags & MSG_TRUNC) {
-        port->stats.rx_errors++;
-        return;
-    }
-    bytes = restore_tag(&message->msg_hdr, bytes, &length);
-    port->stats.rx_packets++;
-    port->stats.rx_bytes += length;
-    if (port->pcap_in) ss_pcap_write(port->pcap_in, bytes, length, bytes, 0);
-    struct ss_packet *p = sw->program ? ss_packet_new(sw) : NULL;
-    if (p == NULL) {
-        port->stats.rx_dropped++;
-        return;
-    }
-    p->base = bytes;
-    p->base_len = length;
-    p->ingress_port = port->number;
-    ss_receive(sw, p);
-    ss_serve(sw, SS_BURST * SS_BURST);
-}
-
-/* Forwards a burst of packets; how many there were. */
-uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port) {
-    struct ss_burst *b = sw->burst;
-    for (uint32_t i = 0; i < SS_BURST; i++)
-        b->messages[i].msg_hdr.msg_controllen = sizeof b->control[i];
-    int n = recvmmsg(port->fd, b->messages, SS_BURST, MSG_DONTWAIT, NULL);
-    if (n < 0) {
-        /* ENETDOWN is said once when the interface goes down, and cleared by saying it. */
-        if (errno != EAGAIN && errno != EINTR) port->stats.rx_errors++;
-        return 0;
-    }
-    for (int i = 0; i < n; i++) receive_one(sw, port, &b->messages[i], b->bytes[i] + HEADROOM);
-    if (port->pcap_in) fflush(port->pcap_in);
-    return (uint32_t)n;
-}
-
-/* ----------------------------------------------------------------------------------- transmit */
-
-static void flush(struct ss_port *port) {
-    for (uint32_t i = 0; i < port->pending;) {
-        int n = sendmmsg(port->fd, port->messages + i, port->pending - i, MSG_DONTWAIT);
-        if (n > 0) {
-            for (int k = 0; k < n; k++) port->stats.tx_bytes += port->messages[i + k].msg_len;
-            port->stats.tx_packets += (uint64_t)n;
-            i += (uint32_t)n;
-        } else if (errno != EINTR) {
-            /* A full queue or a dropping filter below; or the interface is down or gone. */
-            if (errno == EAGAIN || errno == ENOBUFS)
-                port->stats.tx_dropped++;
-            else
-                port->stats.tx_errors++;
-            i++;
-        }
-    }
-    for (uint32_t i = 0; i < port->pending; i++) free(port->owned[i]);
-    port->pending = 0;
-    if (port->pcap_out) fflush(port->pcap_out);
-}
-
-/* Where the next packet's headers go. */
-uint8_t *ss_port_header_room(struct ss_switch *sw, struct ss_port *port) {
-    if (port->pending == SS_BURST) flush(port);
-    return port->headers + (size_t)port->pending * sw->program->max_header_bytes;
-}
-
-/* The headers were written to ss_port_header_room. Sent at the next flush, before bytes go away. */
-void ss_port_transmit(struct ss_switch *sw, struct ss_port *port, struct ss_packet *p,
-                      uint32_t header_bytes, uint32_t payload_bytes) {
-    uint32_t i = port->pending++;
-    uint8_t *header = port->headers + (size_t)i * sw->program->max_header_bytes;
-    port->iov[i][0] = (struct iovec){header, header_bytes};
-    port->iov[i][1] = (struct iovec){(void *)p->data, payload_bytes};
-    port->owned[i] = p->owned;
-    if (port->pcap_out) ss_pcap_write(port->pcap_out, header, header_bytes, p->data, payload_bytes);
-    p->owned = NULL;
-    if (!port->dirty) {
-        port->dirty = true;
-        port->next_dirty = sw->dirty;
-        sw->dirty = port;
-    }
-}
-
-void ss_flush_all(struct ss_switch *sw) {
-    while (sw->dirty) {
-        struct ss_port *port = sw->dirty;
-        sw->dirty = port->next_dirty;
-        port->dirty = false;
-        flush(port);
-    }
-}
-
-/* --------------------------------------------------------------------------------- open, close */
 
 static bool set_int(int fd, int level, int name, int value) {
     return setsockopt(fd, level, name, &value, sizeof value) == 0;
 }
 
-/* `number` and `name` are set. The interface may be down. */
-int ss_port_open(struct ss_port *port, uint32_t ring_bytes, char *error) {
-    for (uint32_t i = 0; i < SS_BURST; i++) {
-        port->messages[i].msg_hdr.msg_iov = port->iov[i];
-        port->messages[i].msg_hdr.msg_iovlen = 2;
-    }
-    unsigned index = if_nametoindex(port->name);
-    if (index == 0) return ss_fail(error, "there is no interface %s", port->name);
-    /* Protocol 0: nothing arrives before the socket is bound to its interface. */
-    port->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (port->fd < 0) return ss_fail(error, "%s: packet socket: %s", port->name, strerror(errno));
-    int half = (int)(ring_bytes / 2); /* the kernel doubles it */
-    if (!set_int(port->fd, SOL_SOCKET, SO_RCVBUFFORCE, half) &&
-        !set_int(port->fd, SOL_SOCKET, SO_RCVBUF, half))
-        return ss_fail(error, "%s: receive buffer: %s", port->name, strerror(errno));
-    if (!set_int(port->fd, SOL_SOCKET, SO_SNDBUFFORCE, half) &&
-        !set_int(port->fd, SOL_SOCKET, SO_SNDBUF, half))
-        return ss_fail(error, "%s: send buffer: %s", port->name, strerror(errno));
-    if (!set_int(port->fd, SOL_PACKET, PACKET_AUXDATA, 1) ||
-        !set_int(port->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1))
-        return ss_fail(error, "%s: packet options: %s", port->name, strerror(errno));
-    struct packet_mreq promiscuous = {.mr_ifindex = (int)index, .mr_type = PACKET_MR_PROMISC};
-    if (setsockopt(port->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) != 0)
-        return ss_fail(error, "%s: promiscuous mode: %s", port->name, strerror(errno));
+/* Beyond the system's limit for those who may, up to it for others. */
+static bool set_buffer(int fd, int forced, int plain, uint32_t bytes) {
+    int half = (int)(bytes / 2); /* the kernel doubles it */
+    return set_int(fd, SOL_SOCKET, forced, half) || set_int(fd, SOL_SOCKET, plain, half);
+}
+
+static bool bind_to(int fd, int ifindex, uint16_t protocol) {
     struct sockaddr_ll address = {
-        .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = (int)index};
-    if (bind(port->fd, (struct sockaddr *)&address, sizeof address) != 0)
-        return ss_fail(error, "%s: bind: %s", port->name, strerror(errno));
+        .sll_family = AF_PACKET, .sll_protocol = htons(protocol), .sll_ifindex = ifindex};
+    return bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+}
+
+/* As many equal frames as a block has room for. */
+static uint32_t frame_bytes(uint32_t mtu) {
+    uint32_t needed = TPACKET2_HDRLEN + 2 * TPACKET_ALIGNMENT + HEADROOM + ETH_HLEN + 2 * 4 + mtu;
+    if (needed > LONGEST_FRAME) needed = SHORTEST_FRAME;
+    if (needed < SHORTEST_FRAME) needed = SHORTEST_FRAME;
+    return SS_BLOCK_BYTES / (SS_BLOCK_BYTES / needed) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT;
+}
+
+static bool map_ring(struct ss_port *port, uint32_t ring_bytes) {
+    struct ifreq interface = {0};
+    strcpy(interface.ifr_name, port->name);
+    if (ioctl(port->rx_fd, SIOCGIFMTU, &interface) != 0) return false;
+    port->frame_bytes = frame_bytes((uint32_t)interface.ifr_mtu);
+    port->frames_per_block = SS_BLOCK_BYTES / port->frame_bytes;
+    uint32_t blocks = ring_bytes / SS_BLOCK_BYTES;
+    /* A burst must not reach its own first frame again. */
+    uint32_t least = 2 * SS_BURST / port->frames_per_block + 1;
+    if (blocks < least) blocks = least;
+    struct tpacket_req request = {
+        .tp_block_size = SS_BLOCK_BYTES,
+        .tp_block_nr = blocks,
+        .tp_frame_size = port->frame_bytes,
+        .tp_frame_nr = blocks * port->frames_per_block,
+    };
+    if (setsockopt(port->rx_fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0)
+        return false;
+    size_t bytes = (size_t)SS_BLOCK_BYTES * blocks;
+    void *ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, port->rx_fd, 0);
+    if (ring == MAP_FAILED) return false;
+    port->ring = ring;
+    port->ring_bytes = bytes;
+    port->head = port->release = (struct ss_frame){ring, 0};
+    return true;
+}
+
+static int open_receiver(struct ss_port *port, uint32_t ring_bytes, char *error) {
+    /* Protocol 0: nothing arrives before the socket is bound to its interface. */
+    int fd = port->rx_fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (fd < 0) return fail(port, error, "packet socket");
+    if (!set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, ring_bytes))
+        return fail(port, error, "receive buffer");
+    /* Packets that are longer than a frame come through the receive buffer (COPY_THRESH). */
+    if (!set_int(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
+        !set_int(fd, SOL_PACKET, PACKET_VNET_HDR, 1) ||
+        !set_int(fd, SOL_PACKET, PACKET_RESERVE, HEADROOM) ||
+        !set_int(fd, SOL_PACKET, PACKET_COPY_THRESH, 1) ||
+        !set_int(fd, SOL_PACKET, PACKET_AUXDATA, 1) ||
+        !set_int(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1))
+        return fail(port, error, "packet options");
+    if (!map_ring(port, ring_bytes)) return fail(port, error, "receive ring");
+    struct packet_mreq promiscuous = {.mr_ifindex = port->ifindex, .mr_type = PACKET_MR_PROMISC};
+    if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) != 0)
+        return fail(port, error, "promiscuous mode");
+    if (!bind_to(fd, port->ifindex, ETH_P_ALL)) return fail(port, error, "bind");
     return SS_OK;
 }
 
-void ss_port_close(struct ss_port *port) {
-    for (uint32_t i = 0; i < port->pending; i++) free(port->owned[i]);
-    if (port->fd >= 0) close(port->fd);
+static int open_sender(struct ss_port *port, uint32_t buffer_bytes, char *error) {
+    port->tx_fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (port->tx_fd < 0) return fail(port, error, "packet socket");
+    if (!set_buffer(port->tx_fd, SO_SNDBUFFORCE, SO_SNDBUF, buffer_bytes))
+        return fail(port, error, "send buffer");
+    if (!bind_to(port->tx_fd, port->ifindex, 0)) return fail(port, error, "bind");
+    return SS_OK;
+}
+
+/* What the interface of this name is now: its index, or 0, and whether packets pass. */
+static int look(int fd, const char *name, bool *up) {
+    struct ifreq request = {0};
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    *up = false;
+    if (ioctl(fd, SIOCGIFINDEX, &request) != 0) return 0;
+    int index = request.ifr_ifindex;
+    if (ioctl(fd, SIOCGIFFLAGS, &request) != 0) return 0;
+    *up = (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING);
+    return index;
+}
+
+/* Closes the interface; between two bursts. Everything else of the port stays for its return. */
+static void disconnect(struct ss_port *port) {
+    if (port->ring) munmap(port->ring, port->ring_bytes);
+    if (port->rx_fd >= 0) close(port->rx_fd);
+    if (port->tx_fd >= 0) close(port->tx_fd);
+    port->ring = NULL;
+    port->rx_fd = port->tx_fd = -1;
+    port->ifindex = 0;
+}
+
+static int connect_to(struct ss_switch *sw, struct ss_port *port, int ifindex, char *error) {
+    port->ifindex = ifindex;
+    int r = open_receiver(port, sw->options.ring_bytes, error);
+    if (r == SS_OK) r = open_sender(port, sw->options.ring_bytes, error);
+    if (r == SS_OK && sw->started) r = ss_watch(sw, port->rx_fd, port->number, error);
+    if (r != SS_OK) disconnect(port);
+    return r;
+}
+
+static void set_up(struct ss_switch *sw, struct ss_port *port, bool up) {
+    if (port->up == up) return;
+    __atomic_store_n(&port->up, up, __ATOMIC_RELAXED);
+    if (sw->started) ss_event_port(sw, port->number, up);
+}
+
+/* The forwarding thread, between two bursts: the interface may have changed. */
+void ss_port_refresh(struct ss_switch *sw, struct ss_port *port) {
+    bool up;
+    int ifindex = look(sw->netlink_fd, port->name, &up);
+    if (port->ifindex != ifindex && port->ifindex != 0) disconnect(port);
+    char error[SS_ERROR_BYTES];
+    /* It may be gone again: then there will be another message about it. */
+    if (port->ifindex != ifindex && connect_to(sw, port, ifindex, error) != SS_OK) {
+        fprintf(stderr, "softswitch: port %u: %s\n", port->number, error);
+        up = false;
+    }
+    set_up(sw, port, up);
+}
+
+/* Reports of a socket (the interface went down) must be fetched, or epoll repeats them for ever. */
+void ss_port_socket_error(struct ss_port *port) {
+    int error;
+    socklen_t size = sizeof error;
+    if (port->rx_fd >= 0) getsockopt(port->rx_fd, SOL_SOCKET, SO_ERROR, &error, &size);
+}
+
+static void destroy(struct ss_port *port) {
+    disconnect(port);
     if (port->pcap_in) fclose(port->pcap_in);
     if (port->pcap_out) fclose(port->pcap_out);
     free(port->headers);
     free(port);
 }
 
-/* The kernel's count of packets that found the receive buffer full starts afresh at each reading. */
+void ss_ports_close(struct ss_switch *sw) {
+    for (uint32_t i = 0; i < sw->port_count; i++) destroy(sw->port_list[i]);
+    sw->port_count = 0;
+}
+
+/* Room for the headers of a burst. */
+int ss_port_make_header_room(struct ss_port *port, uint32_t header_bytes) {
+    free(port->headers);
+    port->headers = malloc((size_t)SS_BURST * (header_bytes ? header_bytes : 1));
+    return port->headers ? SS_OK : SS_E_MEMORY;
+}
+
+/* ---------------------------------------------------------------------------------------- Python */
+
+static int open_port(struct ss_switch *sw, struct ss_port *port, const char *pcap_in,
+                     const char *pcap_out, char *error) {
+    bool up;
+    int ifindex = look(sw->netlink_fd, port->name, &up);
+    if (ifindex == 0) return ss_fail(error, "there is no interface %s", port->name);
+    int r = connect_to(sw, port, ifindex, error);
+    if (r != SS_OK) return r;
+    port->up = up;
+    if (pcap_in && (port->pcap_in = ss_pcap_open(pcap_in, error)) == NULL) return SS_E_SYSTEM;
+    if (pcap_out && (port->pcap_out = ss_pcap_open(pcap_out, error)) == NULL) return SS_E_SYSTEM;
+    if (sw->program && ss_port_make_header_room(port, sw->program->max_header_bytes) != SS_OK)
+        return ss_fail(error, "no memory for the headers of port %u", port->number);
+    return SS_OK;
+}
+
+/* Opens an interface as a port; the switch may run. The paths of capture files may be NULL. */
+SS_API int ss_add_port(struct ss_switch *sw, uint32_t number, const char *name, const char *pcap_in,
+                       const char *pcap_out, char *error) {
+    if (number >= SS_MAX_PORTS) return ss_fail(error, "port %u: at most %u", number, SS_MAX_PORTS - 1);
+    if (strlen(name) >= IFNAMSIZ)
+        return ss_fail(error, "%s: names of interfaces have at most %u bytes", name, IFNAMSIZ - 1);
+    struct ss_port *port = calloc(1, sizeof *port);
+    if (port == NULL) return ss_fail(error, "no memory for port %u", number);
+    port->number = number;
+    port->rx_fd = port->tx_fd = -1;
+    strcpy(port->name, name);
+    pthread_mutex_lock(&sw->lock);
+    ss_park(sw);
+    int r = sw->ports[number] ? ss_fail(error, "port %u is there already", number) : SS_OK;
+    for (uint32_t i = 0; r == SS_OK && i < sw->port_count; i++)
+        if (strcmp(sw->port_list[i]->name, name) == 0)
+            r = ss_fail(error, "%s is port %u already", name, sw->port_list[i]->number);
+    if (r == SS_OK) r = open_port(sw, port, pcap_in, pcap_out, error);
+    if (r == SS_OK) {
+        sw->ports[number] = port;
+        sw->port_list[sw->port_count++] = port;
+        if (sw->started && port->up) ss_event_port(sw, number, true);
+    } else {
+        destroy(port);
+    }
+    ss_unpark(sw);
+    pthread_mutex_unlock(&sw->lock);
+    return r;
+}
+
+/* Closes a port; the switch may run. What waits in its queues is dropped when it is due. */
+SS_API int ss_remove_port(struct ss_switch *sw, uint32_t number) {
+    pthread_mutex_lock(&sw->lock);
+    struct ss_port *port = number < SS_MAX_PORTS ? sw->ports[number] : NULL;
+    if (port) {
+        ss_park(sw);
+        uint32_t i = 0;
+        while (sw->port_list[i] != port) i++;
+        sw->port_list[i] = sw->port_list[--sw->port_count];
+        sw->ports[number] = NULL;
+        set_up(sw, port, false);
+        destroy(port);
+        ss_unpark(sw);
+    }
+    pthread_mutex_unlock(&sw->lock);
+    return port ? SS_OK : SS_E_NOT_FOUND;
+}
+
+/* Whether the port's interface is there, up and connected: 1 or 0. SS_E_NOT_FOUND: no such port. */
+SS_API int ss_port_is_up(struct ss_switch *sw, uint32_t number) {
+    pthread_mutex_lock(&sw->lock);
+    const struct ss_port *port = number < SS_MAX_PORTS ? sw->ports[number] : NULL;
+    int r = port ? __atomic_load_n(&port->up, __ATOMIC_RELAXED) : SS_E_NOT_FOUND;
+    pthread_mutex_unlock(&sw->lock);
+    return r;
+}
+
+/* The kernel's count of packets that found the ring full starts afresh at each reading. */
 SS_API int ss_port_read_stats(struct ss_switch *sw, uint32_t number, struct ss_port_stats *out) {
     pthread_mutex_lock(&sw->lock);
-    struct ss_port *port = sw->ports[number];
+    struct ss_port *port = number < SS_MAX_PORTS ? sw->ports[number] : NULL;
     if (port) {
         ss_park(sw);
         struct tpacket_stats kernel;
         socklen_t size = sizeof kernel;
-        if (getsockopt(port->fd, SOL_PACKET, PACKET_STATISTICS, &kernel, &size) == 0)
+        if (port->rx_fd >= 0 &&
+            getsockopt(port->rx_fd, SOL_PACKET, PACKET_STATISTICS, &kernel, &size) == 0)
             port->stats.rx_dropped += kernel.tp_drops;
         if (sw->egress[number]) port->stats.queue_dropped = sw->egress[number]->dropped;
         *out = port->stats;

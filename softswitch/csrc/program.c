@@ -100,12 +100,9 @@ int ss_make_header_room(struct ss_switch *sw) {
     free(sw->scratch);
     sw->scratch = malloc(bytes);
     if (sw->scratch == NULL) return SS_E_MEMORY;
-    for (uint32_t i = 0; i < sw->port_count; i++) {
-        struct ss_port *port = sw->port_list[i];
-        free(port->headers);
-        port->headers = malloc(bytes * SS_BURST);
-        if (port->headers == NULL) return SS_E_MEMORY;
-    }
+    for (uint32_t i = 0; i < sw->port_count; i++)
+        if (ss_port_make_header_room(sw->port_list[i], sw->program->max_header_bytes) != SS_OK)
+            return SS_E_MEMORY;
     return SS_OK;
 }
 

@@ -55,11 +55,11 @@ static bool init(struct ss_switch *sw) {
     sw->ports = calloc(SS_MAX_PORTS, sizeof sw->ports[0]);
     sw->port_list = calloc(SS_MAX_PORTS, sizeof sw->port_list[0]);
     sw->egress = calloc(SS_MAX_PORTS, sizeof sw->egress[0]);
-    sw->burst = ss_burst_new();
     sw->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     sw->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return sw->ports && sw->port_list && sw->egress && sw->burst && sw->epoll_fd >= 0 &&
-           sw->wake_fd >= 0;
+    sw->netlink_fd = ss_netlink_open();
+    return sw->ports && sw->port_list && sw->egress && sw->epoll_fd >= 0 && sw->wake_fd >= 0 &&
+           sw->netlink_fd >= 0;
 }
 
 /* NULL: no memory or descriptors; errno says which. */
@@ -77,14 +77,14 @@ SS_API struct ss_switch *ss_create(const struct ss_options *options) {
 /* After ss_stop, and when no thread waits in ss_next_event. */
 SS_API void ss_destroy(struct ss_switch *sw) {
     if (sw->egress) ss_unload(sw);
-    for (uint32_t i = 0; i < sw->port_count; i++) ss_port_close(sw->port_list[i]);
+    ss_ports_close(sw);
     for (uint32_t i = 0; sw->egress && i < SS_MAX_PORTS; i++) free(sw->egress[i]);
     if (sw->epoll_fd >= 0) close(sw->epoll_fd);
     if (sw->wake_fd >= 0) close(sw->wake_fd);
+    if (sw->netlink_fd >= 0) close(sw->netlink_fd);
     free(sw->ports);
     free(sw->port_list);
     free(sw->egress);
-    free(sw->burst);
     free(sw->scratch);
     free(sw->output.bytes);
     pthread_cond_destroy(&sw->event_ready);
@@ -95,30 +95,6 @@ SS_API void ss_destroy(struct ss_switch *sw) {
     pthread_mutex_destroy(&sw->inject_lock);
     pthread_mutex_destroy(&sw->event_lock);
     free(sw);
-}
-
-/* Opens an interface as a port, before ss_start. The paths of capture files may be NULL. */
-SS_API int ss_add_port(struct ss_switch *sw, uint32_t number, const char *name, const char *pcap_in,
-                       const char *pcap_out, char *error) {
-    struct ss_port *port = calloc(1, sizeof *port);
-    if (port == NULL) return ss_fail(error, "no memory for port %u", number);
-    port->number = number;
-    port->fd = -1;
-    snprintf(port->name, sizeof port->name, "%s", name);
-    int r = ss_port_open(port, sw->options.ring_bytes, error);
-    if (r == SS_OK && pcap_in && (port->pcap_in = ss_pcap_open(pcap_in, error)) == NULL)
-        r = SS_E_SYSTEM;
-    if (r == SS_OK && pcap_out && (port->pcap_out = ss_pcap_open(pcap_out, error)) == NULL)
-        r = SS_E_SYSTEM;
-    if (r != SS_OK) {
-        ss_port_close(port);
-        return r;
-    }
-    sw->ports[number] = port;
-    sw->port_list[sw->port_count++] = port;
-    if (sw->program && ss_make_header_room(sw) != SS_OK)
-        return ss_fail(error, "no memory for the headers of port %u", number);
-    return SS_OK;
 }
 
 static bool everything_left(struct ss_switch *sw) {

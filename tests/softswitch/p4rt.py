@@ -27,7 +27,7 @@ from softswitch.description import describe
 from softswitch.errors import DataplaneError
 from softswitch.server import P4RuntimeServer
 from softswitch.shadow import ShadowPipeline
-from softswitch.values import DataplaneOptions, Digest, PacketIn
+from softswitch.values import DataplaneOptions, Digest, PacketIn, PortStatus
 
 DATA = Path(__file__).parent / "data"
 DEVICE_ID = 7
@@ -60,7 +60,7 @@ class FakeDataplane(ShadowPipeline):
         self.refuse: DataplaneError | None = None
         self.loading: threading.Event | None = None
         self.sent: queue.Queue[bytes] = queue.Queue()
-        self.events: queue.Queue[PacketIn | Digest] = queue.Queue()
+        self.events: queue.Queue[PacketIn | Digest | PortStatus] = queue.Queue()
 
     def load(self, bmv2_json: bytes) -> None:
         if self.loading is not None:
@@ -74,7 +74,7 @@ class FakeDataplane(ShadowPipeline):
     def packet_out(self, data: bytes) -> None:
         self.sent.put(data)
 
-    def next_event(self, timeout_s: float) -> PacketIn | Digest | None:
+    def next_event(self, timeout_s: float) -> PacketIn | Digest | PortStatus | None:
         try:
             # Short, so that a server under test ends at once.
             return (
