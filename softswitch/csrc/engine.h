@@ -93,13 +93,11 @@ struct ss_port_stats {
     uint64_t queue_dropped;
 };
 
-/* A frame of a ring: where it starts, and which one of its block it is. */
-struct ss_frame {
-    uint8_t *at;
-    uint32_t slot;
-};
-
-#define SS_BLOCK_BYTES 65536u
+/*
+ * Of a receive ring. Most packets fit; longer ones come another, slower way. Frames for the longest
+ * packet of a jumbo MTU would make a ring of the same memory too short for a burst of small packets.
+ */
+#define SS_FRAME_BYTES 2048u
 
 struct ss_port {
     uint32_t number;
@@ -109,12 +107,11 @@ struct ss_port {
     bool dirty;  /* is in the list of ports with pending messages */
     int rx_fd;
     int tx_fd;
-    uint8_t *ring; /* blocks of SS_BLOCK_BYTES, each with frames_per_block frames and a rest */
+    uint8_t *ring; /* `frames` times SS_FRAME_BYTES */
     size_t ring_bytes;
-    uint32_t frame_bytes;
-    uint32_t frames_per_block;
-    struct ss_frame head;    /* next one that the kernel fills */
-    struct ss_frame release; /* first one that is still ours */
+    uint32_t frames;
+    uint32_t head;    /* next frame that the kernel fills */
+    uint32_t release; /* first frame that is still ours */
     uint32_t pending; /* messages to send */
     struct ss_port *next_dirty;
     struct mmsghdr messages[SS_BURST];

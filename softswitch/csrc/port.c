@@ -23,9 +23,7 @@
 
 #include "engine.h"
 
-/* Frames take a packet of the interface's MTU, within these; longer ones come another way. */
-#define SHORTEST_FRAME 2048u
-#define LONGEST_FRAME 16384u
+#define BLOCK_BYTES 65536u
 /* In front of a packet in its frame, so that a VLAN tag can be put back. */
 #define HEADROOM 16u
 
@@ -49,38 +47,26 @@ static bool bind_to(int fd, int ifindex, uint16_t protocol) {
     return bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
 }
 
-/* As many equal frames as a block has room for. */
-static uint32_t frame_bytes(uint32_t mtu) {
-    uint32_t needed = TPACKET2_HDRLEN + 2 * TPACKET_ALIGNMENT + HEADROOM + ETH_HLEN + 2 * 4 + mtu;
-    if (needed > LONGEST_FRAME) needed = SHORTEST_FRAME;
-    if (needed < SHORTEST_FRAME) needed = SHORTEST_FRAME;
-    return SS_BLOCK_BYTES / (SS_BLOCK_BYTES / needed) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT;
-}
-
 static bool map_ring(struct ss_port *port, uint32_t ring_bytes) {
-    struct ifreq interface = {0};
-    strcpy(interface.ifr_name, port->name);
-    if (ioctl(port->rx_fd, SIOCGIFMTU, &interface) != 0) return false;
-    port->frame_bytes = frame_bytes((uint32_t)interface.ifr_mtu);
-    port->frames_per_block = SS_BLOCK_BYTES / port->frame_bytes;
-    uint32_t blocks = ring_bytes / SS_BLOCK_BYTES;
+    uint32_t blocks = ring_bytes / BLOCK_BYTES;
     /* A burst must not reach its own first frame again. */
-    uint32_t least = 2 * SS_BURST / port->frames_per_block + 1;
+    uint32_t least = 2 * SS_BURST * SS_FRAME_BYTES / BLOCK_BYTES;
     if (blocks < least) blocks = least;
     struct tpacket_req request = {
-        .tp_block_size = SS_BLOCK_BYTES,
+        .tp_block_size = BLOCK_BYTES,
         .tp_block_nr = blocks,
-        .tp_frame_size = port->frame_bytes,
-        .tp_frame_nr = blocks * port->frames_per_block,
+        .tp_frame_size = SS_FRAME_BYTES,
+        .tp_frame_nr = blocks * (BLOCK_BYTES / SS_FRAME_BYTES),
     };
     if (setsockopt(port->rx_fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0)
         return false;
-    size_t bytes = (size_t)SS_BLOCK_BYTES * blocks;
+    size_t bytes = (size_t)BLOCK_BYTES * blocks;
     void *ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, port->rx_fd, 0);
     if (ring == MAP_FAILED) return false;
     port->ring = ring;
     port->ring_bytes = bytes;
-    port->head = port->release = (struct ss_frame){ring, 0};
+    port->frames = request.tp_frame_nr;
+    port->head = port->release = 0;
     return true;
 }
 
@@ -90,7 +76,7 @@ static int open_receiver(struct ss_port *port, uint32_t ring_bytes, char *error)
     if (fd < 0) return fail(port, error, "packet socket");
     if (!set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, ring_bytes))
         return fail(port, error, "receive buffer");
-    /* Packets that are longer than a frame come through the receive buffer (COPY_THRESH). */
+    /* COPY_THRESH: packets that are longer than a frame come through the receive buffer. */
     if (!set_int(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
         !set_int(fd, SOL_PACKET, PACKET_VNET_HDR, 1) ||
         !set_int(fd, SOL_PACKET, PACKET_RESERVE, HEADROOM) ||

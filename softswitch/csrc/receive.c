@@ -108,14 +108,12 @@ static void receive_frame(struct ss_switch *sw, struct ss_port *port, struct tpa
     deliver(sw, port, bytes, length, NULL);
 }
 
-static void advance(const struct ss_port *port, struct ss_frame *frame) {
-    if (SS_LIKELY(++frame->slot < port->frames_per_block)) {
-        frame->at += port->frame_bytes;
-        return;
-    }
-    frame->at += SS_BLOCK_BYTES - (frame->slot - 1) * port->frame_bytes;
-    frame->slot = 0;
-    if (frame->at == port->ring + port->ring_bytes) frame->at = port->ring;
+static struct tpacket2_hdr *frame_at(const struct ss_port *port, uint32_t index) {
+    return (struct tpacket2_hdr *)(void *)(port->ring + (size_t)index * SS_FRAME_BYTES);
+}
+
+static uint32_t following(const struct ss_port *port, uint32_t index) {
+    return index + 1 == port->frames ? 0 : index + 1;
 }
 
 /* Forwards a burst; how many packets. Their frames stay ours until ss_port_release. */
@@ -123,12 +121,13 @@ uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port) {
     if (SS_UNLIKELY(port->ring == NULL)) return 0;
     uint32_t n = 0;
     for (; n < SS_BURST; n++) {
-        struct tpacket2_hdr *h = (struct tpacket2_hdr *)(void *)port->head.at;
+        struct tpacket2_hdr *h = frame_at(port, port->head);
         uint32_t status = SS_LOAD(&h->tp_status);
         if (!(status & TP_STATUS_USER)) break;
-        advance(port, &port->head);
-        __builtin_prefetch(port->head.at);
-        __builtin_prefetch(port->head.at + 128); /* where the next one's first headers are */
+        port->head = following(port, port->head);
+        const uint8_t *next = (const uint8_t *)frame_at(port, port->head);
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + 128); /* where its first headers are */
         receive_frame(sw, port, h, status);
     }
     if (SS_UNLIKELY(n > 0 && port->pcap_in != NULL)) fflush(port->pcap_in);
@@ -137,9 +136,6 @@ uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port) {
 
 /* After the flush: nothing points into the frames any more. */
 void ss_port_release(struct ss_port *port) {
-    while (port->release.at != port->head.at) {
-        struct tpacket2_hdr *h = (struct tpacket2_hdr *)(void *)port->release.at;
-        SS_STORE(&h->tp_status, (uint32_t)TP_STATUS_KERNEL);
-        advance(port, &port->release);
-    }
+    for (; port->release != port->head; port->release = following(port, port->release))
+        SS_STORE(&frame_at(port, port->release)->tp_status, (uint32_t)TP_STATUS_KERNEL);
 }

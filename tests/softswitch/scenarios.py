@@ -95,6 +95,22 @@ def parser_packet(source: random.Random) -> Packet:
     return source.randrange(1, 5), mutated(source, data)
 
 
+UN_BLOCK = 0xFCBB_BB00
+UN_SID = 0x0100
+
+
+def un_packet(source: random.Random) -> Packet:
+    """For un.p4: carriers whose first micro-SID is the switch's own, or some other."""
+    sids = [source.choice((UN_SID, 1, 2, 3, 4, source.getrandbits(16))) for _ in range(6)]
+    carrier = b"".join(sid.to_bytes(2) for sid in sids)
+    version = source.choice((6 << 28, source.getrandbits(32))).to_bytes(4)
+    hop_limit = source.choice((64, 255, 2, 1, 0))
+    data = source.randbytes(12) + b"\x86\xdd" + version + source.randbytes(3)
+    data += bytes([hop_limit]) + source.randbytes(16) + UN_BLOCK.to_bytes(4) + carrier
+    data += source.randbytes(source.randrange(40))
+    return source.randrange(1, 5), mutated(source, data)
+
+
 # ---- entries -------------------------------------------------------------------------------------
 
 
@@ -232,6 +248,19 @@ def selector_updates(client: RawClient) -> list[Any]:
     return updates
 
 
+def un_updates(client: RawClient) -> list[Any]:
+    """The switch's own micro-SID, and neighbours behind every port."""
+    routes = [
+        client.insert(
+            "routes",
+            {"locator_node": UN_BLOCK << 16 | sid},
+            *("forward", sid, 0x0200_0000_0000 + sid, 0x0200_0000_0100 + sid),
+        )
+        for sid in range(1, 5)
+    ]
+    return [client.insert("my_sid", {"locator_node": UN_BLOCK << 16 | UN_SID}, "un"), *routes]
+
+
 def _feature(
     name: str, updates: Callable[[RawClient], Sequence[Any]] = nothing, ops: int = 8
 ) -> Scenario:
@@ -252,6 +281,7 @@ FEATURES = (
     _feature("arithmetic", nothing, 16),
     _feature("control", control_updates),
     _feature("intrinsic"),
+    Scenario("un", un_updates, un_packet),
 )
 
 
