@@ -62,13 +62,11 @@ SOL_PACKET = 263
 class Wires:
     """Packet sockets at the testers' ends of the switch's ports."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        ends = [(f"sw{port}", f"test{port}") for port in WIRE_PORTS]
+    def __init__(self, stack: ExitStack, ports: Sequence[int] = WIRE_PORTS) -> None:
+        ends = [(f"sw{port}", f"test{port}") for port in ports]
         stack.enter_context(VethPairs(ends))
-        self.interfaces = {port: f"sw{port}" for port in WIRE_PORTS}
-        self._sockets = {
-            port: stack.enter_context(self._open(f"test{port}")) for port in WIRE_PORTS
-        }
+        self.interfaces = {port: f"sw{port}" for port in ports}
+        self._sockets = {port: stack.enter_context(self._open(f"test{port}")) for port in ports}
         self._ports = {sock.fileno(): port for port, sock in self._sockets.items()}
         self._poll = select.poll()
         for sock in self._sockets.values():

@@ -111,9 +111,8 @@ class Actions:
                     f"{{ uint64_t low = {_u64(low, x)}, high = {_u64(high, x)}; "
                     f"if (low <= high) {names.c_field(header, field)} = {drawn}; }}"
                 )
-            case "mark_to_drop", _:
-                drop = names.set_intrinsic("standard_metadata.egress_spec", "s->drop_port")
-                return drop + " " + names.set_intrinsic("intrinsic_metadata.mcast_grp", "0")
+            case "mark_to_drop", (HeaderRef(name),):
+                return self._mark_to_drop(name, x)
             case "truncate", (length,):
                 # As in BMv2 the shortest counts.
                 return (
@@ -161,6 +160,16 @@ class Actions:
             return f"{target} = ({c_type(declared.width)})({number.code});"
         code = number.wide_code if declared.width > 64 else number.code
         return f"{target} = {c_cast(code, declared.width)};"
+
+    def _mark_to_drop(self, name: str, x: Expressions) -> str:
+        """`name` is a copy of the standard metadata when an action gets it as a parameter."""
+        header = self._names.header(name, x.where)
+        values = {"egress_spec": "s->drop_port", "mcast_grp": "0"}
+        return " ".join(
+            f"{self._names.c_field(name, field.name)} = {c_cast(values[field.name], field.width)};"
+            for field in header.type.fields
+            if field.name in values
+        )
 
     def _assign_header(self, to: str, source: str, x: Expressions) -> str:
         fields = self._names.header(source, x.where).type.fields

@@ -46,6 +46,7 @@ class TableLayout:
     """A table as `ss_table_desc` number `index` has it.
 
     `kind` is the name of an `enum ss_match_kind` without SS_: EXACT, LPM, TERNARY, RANGE, KEYLESS.
+    `looked_at`: the bits of the packed key that the program does not mask away; None: all.
     """
 
     index: int
@@ -57,6 +58,7 @@ class TableLayout:
     profile: int | None
     actions: tuple[int, ...]
     with_counters: bool
+    looked_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,12 @@ It returns 2 * action id + hit, or NO_ACTION + hit where there is nothing to run
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from softswitch.bmjson import Program, Table, find_action
 from softswitch.codegen.actions import action_name
 from softswitch.codegen.expressions import Expressions
-from softswitch.codegen.layout import TableLayout, place_keys
+from softswitch.codegen.layout import KeyField, TableLayout, place_keys
 from softswitch.codegen.names import Names, literal
 from softswitch.errors import BadProgram, Unsupported
 from softswitch.keys import look_up_kind
@@ -47,7 +49,18 @@ def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int
         None if table.profile is None else profiles[table.profile],
         table.actions,
         table.with_counters,
+        _looked_at(table, keys),
     )
+
+
+def _looked_at(table: Table, places: Sequence[KeyField]) -> int | None:
+    if all(key.mask is None for key in table.keys):
+        return None
+    looked_at = 0
+    for key, place in zip(table.keys, places, strict=True):
+        ones = (1 << place.width) - 1
+        looked_at |= (ones if key.mask is None else key.mask & ones) << place.shift
+    return looked_at
 
 
 def apply_function(

@@ -11,6 +11,7 @@ from softswitch.bmjson import Program
 from softswitch.codegen.actions import Actions
 from softswitch.codegen.hashing import hash_function
 from softswitch.codegen.layout import (
+    WORD_BITS,
     ActionLayout,
     DigestLayout,
     Layout,
@@ -32,7 +33,7 @@ from softswitch.codegen.select import value_set_layouts
 from softswitch.codegen.tables import apply_function, table_layout
 
 # Changes whenever the generated code changes for the same JSON; part of the cache's key.
-GENERATOR_VERSION = 2
+GENERATOR_VERSION = 3
 
 _CLOCK_FIELDS = (
     "intrinsic_metadata.ingress_global_timestamp",
@@ -264,7 +265,7 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
         clock = any(self._is_read(name) for name in _CLOCK_FIELDS)
         ranges, tables = [], []
         for layout in self._tables.values():
-            ranges += _range_description(layout)
+            ranges += _range_description(layout) + _looked_at_description(layout)
             tables.append(_table_description(layout))
         counters = [f"{{ {_text(name)}, {size} }}" for name, size in program.counters.items()]
         registers = [
@@ -319,14 +320,23 @@ def _range_description(layout: TableLayout) -> list[str]:
     return [f"static const struct ss_range_field ranges_{layout.index}[] = {{ {items} }};\n"]
 
 
+def _looked_at_description(layout: TableLayout) -> list[str]:
+    if layout.looked_at is None:
+        return []
+    bits = range(0, WORD_BITS * layout.words, WORD_BITS)
+    items = ", ".join(f"{layout.looked_at >> bit & (1 << WORD_BITS) - 1:#x}u" for bit in bits)
+    return [f"static const uint64_t looked_at_{layout.index}[] = {{ {items} }};\n"]
+
+
 def _table_description(layout: TableLayout) -> str:
     lpm = next((key for key in layout.keys if key.match_type == "lpm"), None)
     fields = sum(key.match_type == "range" for key in layout.keys)
     ranges = f"ranges_{layout.index}" if fields else "NULL"
     shift, width = (lpm.shift, lpm.width) if lpm else (0, 0)
+    looked_at = "NULL" if layout.looked_at is None else f"looked_at_{layout.index}"
     return (
         f"{{ {_text(layout.name)}, SS_{layout.kind}, {layout.words}, {layout.max_size}, "
-        f"{shift}, {width}, {fields}, {ranges} }}"
+        f"{shift}, {width}, {fields}, {ranges}, {looked_at} }}"
     )
 
 

@@ -135,6 +135,7 @@ struct ss_table_desc {
     uint32_t lpm_width;
     uint32_t range_fields; /* how many of ss_range_field follow in `ranges` */
     const struct ss_range_field *ranges;
+    const uint64_t *looked_at; /* words of the key's bits that look-ups take; NULL: all */
 };
 
 struct ss_range_field {
@@ -274,6 +275,6 @@ struct ss_program {
     uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
 };
 
-#define SS_ABI 2u
+#define SS_ABI 3u
 
 #endif

@@ -121,6 +121,8 @@ int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
         return SS_E_MEMORY;
     }
     memcpy(e->key, key, kept * sizeof key[0]);
+    if (t->desc->looked_at)
+        for (uint32_t i = 0; i < words; i++) e->key[i] &= t->desc->looked_at[i];
     e->action = action;
     e->prefix_len = prefix_len;
     e->priority = priority;

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,10 +74,10 @@ def softswitch(scenario: Scenario) -> Iterator[tuple[Dataplane, RawClient]]:
         dataplane.close()
 
 
-def visible(packets: Iterable[Packet]) -> Answer:
+def visible(packets: Iterable[Packet], ports: Sequence[int] = WIRE_PORTS) -> Answer:
     """What a tester at the wire ports can see, by port, in each port's order."""
     return sorted(
-        (packet for packet in packets if packet[0] in WIRE_PORTS and len(packet[1]) >= FIRST_BYTES),
+        (packet for packet in packets if packet[0] in ports and len(packet[1]) >= FIRST_BYTES),
         key=lambda packet: packet[0],
     )
 

@@ -195,6 +195,28 @@ def match_updates(client: RawClient) -> list[Any]:
     return updates
 
 
+def handed_updates(client: RawClient) -> list[Any]:
+    """Entries whose keys have bits outside of what the program looks at; a group to spread to."""
+    source = random.Random(23)
+    updates: list[Any] = [_multicast(1, (1, 1), (3, 2))]
+    actions = (("refuse",), ("send",), ("spread", 1), ("spread", 2))
+    seen = set()
+    for number in range(24):
+        c, x = _edge(source, 32), number % 8
+        if (c & 0x00FF00F0, x) not in seen:
+            seen.add((c & 0x00FF00F0, x))
+            match: dict[str, Any] = {"h.probe.c & 0xff00f0": c, "h.probe.x": x}
+            updates.append(client.insert("exactly", match, *actions[number % 4]))
+        match = {}
+        for key, bits in (("h.probe.c & 0xff00ff0", 32), ("h.probe.y & 0x1fe", 13)):
+            mask = source.choice((0, 0xFF0, (1 << bits) - 1, source.getrandbits(bits)))
+            if mask := mask & (1 << bits) - 1:
+                match[key] = (_edge(source, bits) & mask, mask)
+        action = ("refuse",) if number % 3 else ("send",)
+        updates.append(client.insert("masked", match, *action, priority=number + 1))
+    return updates
+
+
 def control_updates(client: RawClient) -> list[Any]:
     """An entry for each action."""
     return [
@@ -280,6 +302,7 @@ FEATURES = (
     _feature("checksum", nothing, 4),
     _feature("arithmetic", nothing, 16),
     _feature("control", control_updates),
+    _feature("handed", handed_updates),
     _feature("intrinsic"),
     Scenario("un", un_updates, un_packet),
 )
