@@ -299,6 +299,7 @@ class Table:
     profile: str | None
     max_size: int
     with_counters: bool
+    meter: str | None
     actions: tuple[int, ...]
     next_tables: Mapping[str, str | None]
     base_default_next: str | None
@@ -348,6 +349,19 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
+class Meter:
+    """A meter array of `size` cells that counts bytes, or packets.
+
+    `target` is the field that gets the color when it is a table's direct meter; None: an array.
+    """
+
+    name: str
+    size: int
+    bytes: bool
+    target: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
 class FieldList:
     """A list of fields: what a copy keeps, or what a digest holds."""
 
@@ -370,6 +384,7 @@ class Program:
     counters: Mapping[str, int]
     direct_counters: Mapping[str, str]
     registers: Mapping[str, Register]
+    meters: Mapping[str, Meter]
     calculations: Mapping[str, Calculation]
     checksums: tuple[Checksum, ...]
     actions: Mapping[int, Action]

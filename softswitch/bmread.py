@@ -2,7 +2,7 @@
 """Reads a BMv2 JSON into the objects of `bmjson`.
 
 Reading checks the shape and the references between objects that it meets. `Unsupported` is raised
-here for kinds of objects that softswitch does not know at all (meters, unions,
+here for kinds of objects that softswitch does not know at all (unions,
 variable-length fields), `BadProgram` for malformed JSON.
 """
 
@@ -25,6 +25,7 @@ from softswitch.bmjson import (
     Header,
     HeaderType,
     Lookahead,
+    Meter,
     Parser,
     ParserOp,
     ParserState,
@@ -43,7 +44,6 @@ from softswitch.errors import BadProgram, Unsupported
 
 # A refusal for each kind of object that would otherwise have to be ignored.
 _REFUSED_LISTS = {
-    "meter_arrays": "meters are not supported",
     "header_unions": "header unions are not supported",
     "header_union_stacks": "header unions are not supported",
     "extern_instances": "extern instances are not supported",
@@ -90,6 +90,7 @@ def read_program(text: bytes | str) -> Program:
         counters=counters,
         direct_counters=direct,
         registers={r.name: r for r in map(_register, root.array("register_arrays"))},
+        meters={m.name: m for m in map(_meter, root.optional_array("meter_arrays"))},
         calculations={c.name: c for c in map(_calculation, root.array("calculations"))},
         checksums=tuple(map(_checksum, root.array("checksums"))),
         actions={a.id: a for a in map(_action, root.array("actions"))},
@@ -268,6 +269,20 @@ def _register(node: Node) -> Register:
     return Register(node.text("name"), node.integer("size"), node.integer("bitwidth"))
 
 
+def _meter(node: Node) -> Meter:
+    name = node.text("name")
+    if (rates := node.integer("rate_count")) != 2:
+        raise Unsupported(name, f"a meter with {rates} rates; only meters with 2 are supported")
+    kind = node.text("type")
+    if kind not in ("packets", "bytes"):
+        raise node.get("type").fail("packets or bytes")
+    target = None
+    if node.flag("is_direct", default=False):
+        header, field = node.array("result_target")
+        target = header.text(), field.text()
+    return Meter(name, node.integer("size"), kind == "bytes", target)
+
+
 def _field_list(node: Node) -> FieldList:
     fields = []
     for e in node.array("elements"):
@@ -328,8 +343,6 @@ def _table(node: Node) -> Table:
     name = node.text("name")
     if node.flag("support_timeout", default=False):
         raise Unsupported(name, "idle timeouts are not supported")
-    if meters := node.optional("direct_meters"):
-        raise Unsupported(name, f"direct meter {meters.value} is not supported")
     default = node.optional("default_entry")
     entries = node.optional("entries")
     return Table(
@@ -340,6 +353,7 @@ def _table(node: Node) -> Table:
         profile=node.optional_text("action_profile") or None,
         max_size=node.integer("max_size"),
         with_counters=node.flag("with_counters", default=False),
+        meter=node.optional_text("direct_meters") or None,
         actions=tuple(n.integer() for n in node.array("action_ids")),
         next_tables={k: n.optional_text() or None for k, n in node.items("next_tables")},
         base_default_next=node.optional_text("base_default_next") or None,

@@ -31,6 +31,7 @@ from softswitch.engine import (
     load_engine,
 )
 from softswitch.errors import Busy, DataplaneError, InvalidArgument, NotFound, PortError
+from softswitch.meters import MeterArray
 from softswitch.tables import ActionSet, Profile, Table
 from softswitch.value_sets import ValueSet
 from softswitch.values import DataplaneOptions, Digest, PacketIn, PortStats, PortStatus, TablePlan
@@ -123,6 +124,7 @@ class Dataplane:
         self.profiles: Mapping[str, Profile] = {}
         self.counters: Mapping[str, CounterArray] = {}
         self.registers: Mapping[str, RegisterArray] = {}
+        self.meters: Mapping[str, MeterArray] = {}
         self.value_sets: Mapping[str, ValueSet] = {}
         for port in {*options.queue_depths, *options.queue_rates}:
             depth = options.queue_depths.get(port, options.queue_depth)
@@ -186,6 +188,12 @@ class Dataplane:
             {
                 register.name: RegisterArray(self._engine, self._switch, index, register)
                 for index, register in enumerate(layout.registers)
+            }
+        )
+        self.meters = MappingProxyType(
+            {
+                name: MeterArray(self._engine, self._switch, index, name, size)
+                for index, (name, size) in enumerate(layout.meters)
             }
         )
         self.value_sets = MappingProxyType(
@@ -335,6 +343,13 @@ class Dataplane:
             return Digest(name, values, event.time_us)
         finally:
             self._engine.ss_event_free(address)
+
+    def set_clock(self, seconds: float) -> None:
+        """Stop the clock of meters and time stamps at a time after the switch's creation.
+
+        For tests: what depends on time can then be told in advance.
+        """
+        self._engine.ss_set_clock(self._switch, round(seconds * 1e9))
 
     def process(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Put one packet through a switch that is not started: what leaves, as (port, bytes)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from softswitch import bmjson
 from softswitch.errors import BadProgram
-from softswitch.p4info import MatchKind, P4InfoView, TableInfo
+from softswitch.p4info import MatchKind, MeterSpec, P4InfoView, TableInfo
 from softswitch.status import Failure, invalid
 from softswitch.values import ActionCall, FieldMatch
 
@@ -46,16 +46,22 @@ class TableDescription:
     profile: str | None
     default: ActionCall | None
     entries: tuple[ConstEntry, ...]
+    meter_bytes: bool | None
+    """Whether the table's direct meter counts bytes; None: it has no meter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A program as the server sees it. Array sizes in cells; register widths in bits."""
+    """A program as the server sees it.
+
+    Registers as (cells, bits of a cell), meters as (cells, whether they count bytes).
+    """
 
     tables: dict[str, TableDescription]
     profiles: dict[str, int]
     counters: dict[str, int]
     registers: dict[str, tuple[int, int]]
+    meters: dict[str, tuple[int, bool]]
     digests: dict[str, int]
 
 
@@ -67,6 +73,7 @@ def describe(program: bmjson.Program) -> Description:
         profiles={a.name: a.max_size for p in pipelines for a in p.profiles.values()},
         counters=dict(program.counters),
         registers={r.name: (r.size, r.width) for r in program.registers.values()},
+        meters={m.name: (m.size, m.bytes) for m in program.meters.values() if m.target is None},
         digests={d.name: len(d.fields) for d in program.learn_lists.values()},
     )
 
@@ -99,7 +106,16 @@ def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
             )
             for e in entries
         ),
+        meter_bytes=_meter_bytes(table, program),
     )
+
+
+def _meter_bytes(table: bmjson.Table, program: bmjson.Program) -> bool | None:
+    if table.meter is None:
+        return None
+    if table.meter not in program.meters:
+        raise BadProgram(f"{table.name}: there is no direct meter {table.meter!r}")
+    return program.meters[table.meter].bytes
 
 
 def _width(program: bmjson.Program, key: bmjson.TableKey, table: str) -> int:
@@ -136,9 +152,11 @@ def check_same_program(view: P4InfoView, description: Description) -> None:
             if info.name not in names:
                 raise _mismatch(f"{kind} {info.name!r} is not in the program")
     register_sizes = {name: size for name, (size, _) in description.registers.items()}
+    meter_sizes = {name: size for name, (size, _) in description.meters.items()}
     for kind, arrays, sizes in (
         ("counter", view.counters.values(), description.counters),
         ("register", view.registers.values(), register_sizes),
+        ("meter", view.meters.values(), meter_sizes),
     ):
         for array in arrays:
             if array.name not in sizes:
@@ -148,6 +166,8 @@ def check_same_program(view: P4InfoView, description: Description) -> None:
                     f"{kind} {array.name!r} has size {array.size}, "
                     f"in the program {sizes[array.name]}"
                 )
+    for meter in view.meters.values():
+        _check_unit(f"meter {meter.name!r}", meter, description.meters[meter.name][1])
     for digest in view.digests.values():
         if digest.type.length != description.digests[digest.name]:
             raise _mismatch(
@@ -180,10 +200,23 @@ def _check_table(table: TableInfo, described: TableDescription, view: P4InfoView
                 f"action {action.name!r} has parameters of "
                 f"{[p.width for p in action.params]} bits, in the program {list(widths)}"
             )
+    if (table.meter is None) != (described.meter_bytes is None):
+        some, other = ("a direct meter", "none")[:: 1 if table.meter else -1]
+        raise _mismatch(f"{where} has {some}, in the program {other}")
+    if table.meter is not None and described.meter_bytes is not None:
+        _check_unit(f"{where}, direct meter", table.meter, described.meter_bytes)
     profile = view.profiles[table.profile_id].name if table.profile_id else None
     if profile != described.profile:
         raise _mismatch(
             f"{where} has action profile {profile!r}, in the program {described.profile!r}"
+        )
+
+
+def _check_unit(where: str, meter: MeterSpec, counts_bytes: bool) -> None:
+    if meter.bytes is not None and meter.bytes != counts_bytes:
+        units = {True: "bytes", False: "packets"}
+        raise _mismatch(
+            f"{where} counts {units[meter.bytes]}, in the program {units[counts_bytes]}"
         )
 
 

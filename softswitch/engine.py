@@ -97,6 +97,13 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_counter_write": (None, [_SWITCH, c_uint32, c_uint32, c_uint64, c_uint64]),
     "ss_register_read": (None, [_SWITCH, c_uint32, c_uint32, c_char_p]),
     "ss_register_write": (None, [_SWITCH, c_uint32, c_uint32, c_char_p]),
+    "ss_meter_configure": (
+        c_int,
+        [_SWITCH, ctypes.c_bool, c_uint32, c_uint32, c_uint32, POINTER(c_uint64)],
+    ),
+    "ss_meter_read": (c_int, [_SWITCH, ctypes.c_bool, c_uint32, c_uint32, POINTER(c_uint64)]),
+    "ss_meter_count": (c_int, [_SWITCH, ctypes.c_bool, c_uint32, c_uint32, POINTER(c_uint64)]),
+    "ss_set_clock": (None, [_SWITCH, c_uint64]),
     "ss_value_set_replace": (c_int, [_SWITCH, c_uint32, _WORDS, c_uint32, _WORDS, c_uint32]),
     "ss_set_replicas": (
         c_int,

@@ -16,6 +16,7 @@ from softswitch.boundary import PipelineLike
 from softswitch.description import Description
 from softswitch.digests import DigestQueue
 from softswitch.entities_array import CounterStore, RegisterStore
+from softswitch.entities_meter import MeterStore
 from softswitch.entities_profile import ProfileStore
 from softswitch.entities_replication import ReplicationStore
 from softswitch.entities_table import TableStore
@@ -32,8 +33,6 @@ _DELETE: int = p4r.Update.DELETE
 
 _UNSUPPORTED = {
     "extern_entry": "externs (v1model has none that P4Runtime reaches)",
-    "meter_entry": "meters",
-    "direct_meter_entry": "direct meters",
     "value_set_entry": "parser value sets",
 }
 
@@ -76,6 +75,9 @@ class EntityStore:
                 info, description.registers[info.name][1], pipeline.registers[info.name]
             )
             for i, info in view.registers.items()
+        }
+        self._meters = {
+            i: MeterStore(info, pipeline.meters[info.name]) for i, info in view.meters.items()
         }
         self._replication = ReplicationStore(pipeline)
         plans = [plan for table in self._tables.values() if (plan := table.plan()) is not None]
@@ -160,6 +162,14 @@ class EntityStore:
             data = message.data if message.HasField("data") else None
             table = self._table(message.table_entry.table_id)
             table.modify_direct_counter(message.table_entry, data, undo)
+        elif which == "meter_entry":
+            _only_modify(kind, "a meter")
+            message = entity.meter_entry
+            _known(self._meters, message.meter_id, "meter").modify(message, undo)
+        elif which == "direct_meter_entry":
+            _only_modify(kind, "a direct meter")
+            message = entity.direct_meter_entry
+            self._table(message.table_entry.table_id).modify_direct_meter(message, undo)
         elif which == "register_entry":
             _only_modify(kind, "a register")
             message = entity.register_entry
@@ -222,6 +232,18 @@ class EntityStore:
                 for table in self._tables.values():
                     if table.info.has_counter:
                         yield from table.read_direct_counters(message)
+        elif which == "meter_entry":
+            message = entity.meter_entry
+            for meter in _some(self._meters, message.meter_id, "meter"):
+                yield from meter.read(message)
+        elif which == "direct_meter_entry":
+            message = entity.direct_meter_entry
+            if message.table_entry.table_id:
+                yield from self._table(message.table_entry.table_id).read_direct_meters(message)
+            else:
+                for table in self._tables.values():
+                    if table.info.meter is not None:
+                        yield from table.read_direct_meters(message)
         elif which == "register_entry":
             message = entity.register_entry
             for register in _some(self._registers, message.register_id, "register"):
@@ -257,14 +279,8 @@ class EntityStore:
 
     def _reads_nothing(self, which: str | None, entity: Any) -> bool:
         """True for a read of all objects of a kind of which this program has none."""
-        return (
-            (which == "extern_entry" and not entity.extern_entry.extern_type_id)
-            or (which == "meter_entry" and not self._view.meters)
-            or (
-                which == "direct_meter_entry"
-                and not any(t.has_meter for t in self._view.tables.values())
-            )
-            or (which == "value_set_entry" and not entity.value_set_entry.value_set_id)
+        return (which == "extern_entry" and not entity.extern_entry.extern_type_id) or (
+            which == "value_set_entry" and not entity.value_set_entry.value_set_id
         )
 
     def export(self) -> list[Any]:
@@ -288,6 +304,9 @@ class EntityStore:
         for counter in self._counters.values():
             for message in counter.export():
                 add("counter_entry", message, _MODIFY)
+        for meter in self._meters.values():
+            for message in meter.export():
+                add("meter_entry", message, _MODIFY)
         for register in self._registers.values():
             for message in register.export():
                 add("register_entry", message, _MODIFY)

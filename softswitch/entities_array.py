@@ -26,15 +26,15 @@ from softswitch.wire import (
 _ID, _INDEX, _DATA = 1, 2, 3
 
 
-def _cells(message: Any, info: ArrayInfo, where: str) -> range:
+def cells_of(message: Any, size: int, where: str) -> range:
     """The cells that an entry names: one, or all of them when `index` is unset."""
     if not message.HasField("index"):
-        return range(info.size)
+        return range(size)
     index = message.index.index
     if index < 0:
         raise invalid(f"{where}: index {index} is negative")
-    if index >= info.size:
-        raise Failure(OUT_OF_RANGE, f"{where}: index {index} is not below its size {info.size}")
+    if index >= size:
+        raise Failure(OUT_OF_RANGE, f"{where}: index {index} is not below its size {size}")
     return range(index, index + 1)
 
 
@@ -47,7 +47,7 @@ class CounterStore:
 
     def modify(self, message: Any, undo: Undo | None) -> None:
         """MODIFY a CounterEntry: one cell or all of them; unset `data` changes nothing."""
-        cells = _cells(message, self.info, self._where)
+        cells = cells_of(message, self.info.size, self._where)
         if not message.HasField("data"):
             return
         packets, bytes_ = message.data.packet_count, message.data.byte_count
@@ -65,7 +65,7 @@ class CounterStore:
     def read(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages of the cells that a CounterEntry asks for."""
         head = integer_field(_ID, self.info.id)
-        for index in _cells(query, self.info, self._where):
+        for index in cells_of(query, self.info.size, self._where):
             content = (
                 head
                 + message_field(_INDEX, integer_field(1, index))
@@ -105,7 +105,7 @@ class RegisterStore:
 
     def modify(self, message: Any, undo: Undo | None) -> None:
         """MODIFY a RegisterEntry: one cell or all of them."""
-        cells = _cells(message, self.info, self._where)
+        cells = cells_of(message, self.info.size, self._where)
         if not message.HasField("data"):
             raise invalid(f"{self._where}: data is missing")
         (value,) = self._type.decode(message.data, self._where)
@@ -123,7 +123,7 @@ class RegisterStore:
     def read(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages of the cells that a RegisterEntry asks for."""
         head = integer_field(_ID, self.info.id)
-        for index in _cells(query, self.info, self._where):
+        for index in cells_of(query, self.info.size, self._where):
             data = self._type.encode(iter((self._registers.read(index),)))
             content = (
                 head

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries and their direct counters: one store per table (P4Runtime 1.4, sections 9.1 and
-9.3.1).
+"""Table entries: one store per table (P4Runtime 1.4, section 9.1).
 
-The store keeps each entry as the serialised TableEntry that a read returns, without the counter's
-value, which comes from the data plane. `undo`, where it is not None, collects how to take an
+The store keeps each entry as the serialised TableEntry that a read returns, without its counter and
+meter, which come from the data plane. `undo`, where it is not None, collects how to take an
 operation back (the rollback of an atomic batch); the functions in it run in reverse order.
 """
 
@@ -18,6 +17,7 @@ from softswitch.batch import Batch, Run
 from softswitch.boundary import TableLike, TableTarget
 from softswitch.description import TableDescription
 from softswitch.engine import NONE
+from softswitch.entities_direct import DEFAULT_HANDLE, DirectResources, Snapshot
 from softswitch.entities_match import ActionParser, Key, KeyParser, match_messages, shorten
 from softswitch.entities_profile import Group, Member, OneShot, ProfileStore
 from softswitch.p4info import TableInfo
@@ -33,8 +33,8 @@ from softswitch.status import (
 from softswitch.values import ActionCall, FieldMatch, TablePlan
 from softswitch.wire import (
     ENTITY_DIRECT_COUNTER,
+    ENTITY_DIRECT_METER,
     ENTITY_TABLE_ENTRY,
-    counter_data,
     message_field,
 )
 
@@ -45,9 +45,8 @@ MAX_PLAN_FIELDS = 32
 _INSERT: int = p4r.Update.INSERT
 _MODIFY: int = p4r.Update.MODIFY
 
-_COUNTER_DATA = 7  # field numbers in TableEntry and DirectCounterEntry
-_DIRECT_TABLE_ENTRY = 1
-_DIRECT_DATA = 2
+# Fields of a TableEntry that the store does not keep.
+_RESOURCES = ("counter_data", "meter_config", "meter_counter_data")
 
 
 class Entry:
@@ -89,7 +88,8 @@ class TableStore:
         self._actions = ActionParser(f"table {info.name!r}", info.actions, described.actions)
         self._entries: dict[Key, Entry] = {}
         self._default: tuple[ActionCall, bytes] | None = None
-        self._plain = not (info.has_meter or info.idle_timeout or info.is_const)
+        self._direct = DirectResources(info, table)
+        self._plain = not (info.idle_timeout or info.is_const)
         for const, handle in zip(described.entries, table.initial_handles, strict=True):
             self._add_initial(const.match, const.priority, const.action, handle)
 
@@ -133,8 +133,7 @@ class TableStore:
             raise
         entry = Entry(handle, wire, _referred(action))
         _hold(entry.target)
-        if message.HasField("counter_data"):
-            self._set_counter(entry, message.counter_data)
+        self._direct.initialise(entry, message)
         self._entries[key] = entry
         if undo is not None:
             undo.append(lambda: self._remove(key, entry))
@@ -150,11 +149,10 @@ class TableStore:
             if message.HasField("action"):
                 raise Failure(
                     PERMISSION_DENIED,
-                    f"{self._where}: this entry is constant; only its counter can be modified, so "
-                    "leave the action out",
+                    f"{self._where}: this entry is constant; only its counter and meter can be "
+                    "modified, so leave the action out",
                 )
-            if message.HasField("counter_data"):
-                self._modify_counter(entry, message.counter_data, undo)
+            self._direct.modify(entry, message, undo)
             return
         before = (entry.target, entry.wire)
         if message.HasField("action"):
@@ -175,8 +173,7 @@ class TableStore:
             entry.wire = self._to_wire(merged, canonical=False)
         if undo is not None:
             undo.append(lambda: self._restore(entry, *before))
-        if message.HasField("counter_data"):
-            self._modify_counter(entry, message.counter_data, undo)
+        self._direct.modify(entry, message, undo)
 
     def delete(self, message: Any, undo: Undo | None) -> None:
         """DELETE a TableEntry; only its key counts."""
@@ -185,10 +182,12 @@ class TableStore:
         key, entry, _ = self._find(message)
         if entry.const or self.info.is_const:
             raise Failure(PERMISSION_DENIED, f"{self._where}: this entry is constant")
-        counter = self._counter(entry) if undo is not None and self.info.has_counter else None
+        if undo is None:
+            self._remove(key, entry)
+            return
+        snapshot = self._direct.snapshot(entry)
         self._remove(key, entry)
-        if undo is not None:
-            undo.append(lambda: self._put_back(key, entry, counter))
+        undo.append(lambda: self._put_back(key, entry, snapshot))
 
     # --- whole runs of a write ----------------------------------------------------------------
 
@@ -214,9 +213,11 @@ class TableStore:
         if run.kind == _INSERT:
             return self._insert_run(batch, run, undo)
         if run.kind == _MODIFY:
+            if self.info.meter is not None:
+                return list(range(run.count))  # each one resets its meter
             return self._modify_run(batch, run, undo)
-        if undo is not None and self.info.has_counter:
-            return list(range(run.count))  # what is to be put back needs its counter
+        if undo is not None and (self.info.has_counter or self.info.meter is not None):
+            return list(range(run.count))  # what is to be put back needs its counter and meter
         return self._delete_run(batch, run, undo)
 
     def _insert_run(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
@@ -266,38 +267,46 @@ class TableStore:
             def put_back() -> None:
                 for key, entry in zip(run.keys, found, strict=True):
                     if entry is not None:
-                        self._put_back(key, entry, None)
+                        self._put_back(key, entry, (None, None))
 
             undo.append(put_back)
         return [i for i, entry in enumerate(found) if entry is None]
 
     def modify_direct_counter(self, message: Any, data: Any, undo: Undo | None) -> None:
         """MODIFY the direct counter of the entry that a TableEntry names; `data` None: no-op."""
-        self._need_counter()
-        if message.is_default_action:
-            raise Failure(
-                UNIMPLEMENTED, f"{self._where}: the default entry's counter cannot be written"
-            )
-        _, entry, _ = self._find(message)
+        self._direct.need_counter()
+        entry = self._named(message)
         if data is not None:
-            self._check_counter(data)
-            self._modify_counter(entry, data, undo)
+            self._direct.check_counter(data)
+            self._direct.modify_counter(entry, data, undo)
+
+    def modify_direct_meter(self, message: Any, undo: Undo | None) -> None:
+        """MODIFY the meter of the entry that a DirectMeterEntry names."""
+        self._direct.need_meter()
+        self._direct.need_entry(message.table_entry)
+        self._direct.modify_meter(self._named(message.table_entry), message, undo)
+
+    def _named(self, message: Any) -> Entry:
+        """The entry that a direct resource's TableEntry names."""
+        if not message.is_default_action:
+            return self._find(message)[1]
+        self._check_default_key(message)
+        return self._default_entry()
 
     def _modify_default(self, message: Any, undo: Undo | None) -> None:
         where = f"{self._where}, default entry"
-        if message.match or message.priority:
-            raise invalid(f"{where}: has neither match nor priority")
+        self._check_default_key(message)
         if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
             raise invalid(f"{where}: cannot have an idle timeout")
         self._check_common(message)
+        if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+            self._direct.need_entry(message)
         if self._profile is not None:
             raise invalid(
                 f"{where}: a table with an action profile has a constant NoAction default"
             )
         if self.info.const_default:
             raise Failure(PERMISSION_DENIED, f"{where} is constant (const default_action)")
-        if message.HasField("counter_data"):
-            raise Failure(UNIMPLEMENTED, f"{where}: its counter cannot be written")
         before = self._default
         if not message.HasField("action"):
             self._set_default(None)
@@ -308,6 +317,11 @@ class TableStore:
             self._set_default((action, self._to_wire(message, plain)))
         if undo is not None:
             undo.append(lambda: self._set_default(before))
+        self._direct.modify(self._default_entry(), message, undo)
+
+    def _check_default_key(self, message: Any) -> None:
+        if message.match or message.priority:
+            raise invalid(f"{self._where}: the default entry has neither match nor priority")
 
     def _set_default(self, default: tuple[ActionCall, bytes] | None) -> None:
         self._table.set_default(None if default is None else default[0])
@@ -325,14 +339,13 @@ class TableStore:
         del self._entries[key]
         self._let_go(entry.target)
 
-    def _put_back(self, key: Key, entry: Entry, counter: tuple[int, int] | None) -> None:
+    def _put_back(self, key: Key, entry: Entry, snapshot: Snapshot) -> None:
         message = p4r.TableEntry.FromString(entry.wire)
         _, match, _ = self._keys.parse(message.match, message.priority)
         action = self._renew(entry.target, message)
         entry.handle = self._table.insert(match, message.priority, action)
         _hold(entry.target)
-        if counter is not None:
-            self._table.write_counter(entry.handle, *counter)
+        self._direct.restore(entry, snapshot)
         self._entries[key] = entry
 
     def _restore(self, entry: Entry, target: Target | None, wire: bytes) -> None:
@@ -396,12 +409,7 @@ class TableStore:
             return
         if message.is_const:
             raise invalid(f"{self._where}: is_const cannot be written")
-        if message.HasField("counter_data"):
-            self._check_counter(message.counter_data)
-        if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-            if not self.info.has_meter:
-                raise invalid(f"{self._where} has no direct meter")
-            raise Failure(UNIMPLEMENTED, f"{self._where}: direct meters are not supported")
+        self._direct.check(message)
         if message.HasField("time_since_last_hit") or message.idle_timeout_ns < 0:
             raise invalid(f"{self._where}: time_since_last_hit is read-only, idle_timeout_ns >= 0")
         if message.idle_timeout_ns:
@@ -410,11 +418,12 @@ class TableStore:
             raise Failure(UNIMPLEMENTED, f"{self._where}: idle timeouts are not supported")
 
     def _to_wire(self, message: Any, canonical: bool) -> bytes:
-        if canonical and not message.HasField("counter_data"):
+        if canonical and not any(map(message.HasField, _RESOURCES)):
             return bytes(message.SerializeToString())
         copy = p4r.TableEntry()
         copy.CopyFrom(message)
-        copy.ClearField("counter_data")
+        for name in _RESOURCES:
+            copy.ClearField(name)
         for item in copy.match:
             shorten(item)
         kind = copy.action.WhichOneof("type")
@@ -422,46 +431,36 @@ class TableStore:
             shorten(getattr(copy.action, kind))
         return bytes(copy.SerializeToString())
 
-    # --- counters -----------------------------------------------------------------------------
-
-    def _need_counter(self) -> None:
-        if not self.info.has_counter:
-            raise invalid(f"{self._where} has no direct counter")
-
-    def _check_counter(self, data: Any) -> None:
-        self._need_counter()
-        if data.packet_count < 0 or data.byte_count < 0:
-            raise invalid(f"{self._where}: a counter cannot be negative")
-
-    def _counter(self, entry: Entry) -> tuple[int, int]:
-        if entry.handle < 0:
-            return self._table.read_default_counter()
-        return self._table.read_counter(entry.handle)
-
-    def _set_counter(self, entry: Entry, data: Any) -> None:
-        self._table.write_counter(entry.handle, data.packet_count, data.byte_count)
-
-    def _modify_counter(self, entry: Entry, data: Any, undo: Undo | None) -> None:
-        if undo is not None:
-            before = self._counter(entry)
-            undo.append(lambda: self._table.write_counter(entry.handle, *before))
-        self._set_counter(entry, data)
-
     # --- reads --------------------------------------------------------------------------------
 
     def read(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages of the entries that a TableEntry asks for (9.1.6)."""
-        with_counter = query.HasField("counter_data") and self.info.has_counter
+        with_resources = self._direct.asked_for(query)
         for entry in self._select(query):
             wire = entry.wire
-            if with_counter:
-                wire += message_field(_COUNTER_DATA, counter_data(*self._counter(entry)))
+            if with_resources:
+                wire += self._direct.fields(entry, query)
             yield message_field(ENTITY_TABLE_ENTRY, wire)
 
     def read_direct_counters(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages with a DirectCounterEntry for each entry asked for (9.3.1)."""
-        self._need_counter()
-        # Only what names the entry counts here (9.3.1), not what else a client put in.
+        self._direct.need_counter()
+        for entry in self._select_by_key(query):
+            content = self._direct.counter_entry(entry, _key_only(entry.wire))
+            yield message_field(ENTITY_DIRECT_COUNTER, content)
+
+    def read_direct_meters(self, query: Any) -> Iterator[bytes]:
+        """Serialised Entity messages with a DirectMeterEntry for each entry asked for (9.4.1)."""
+        self._direct.need_meter()
+        self._direct.need_entry(query.table_entry)
+        with_counts = query.HasField("counter_data")
+        for entry in self._select_by_key(query.table_entry):
+            key = _key_only(entry.wire)
+            content = self._direct.meter_entry(entry, key, with_counts=with_counts)
+            yield message_field(ENTITY_DIRECT_METER, content)
+
+    def _select_by_key(self, query: Any) -> Iterator[Entry]:
+        """For direct resources: only what names the entry counts, not what else a client put in."""
         query = p4r.TableEntry(
             table_id=query.table_id,
             match=query.match,
@@ -470,16 +469,11 @@ class TableStore:
         )
         if query.match or query.priority:
             self._find(query)  # a single one that is missing is an error, unlike in `read`
-        for entry in self._select(query):
-            content = message_field(_DIRECT_TABLE_ENTRY, _key_only(entry.wire)) + message_field(
-                _DIRECT_DATA, counter_data(*self._counter(entry))
-            )
-            yield message_field(ENTITY_DIRECT_COUNTER, content)
+        return self._select(query)
 
     def _select(self, query: Any) -> Iterator[Entry]:
         if query.is_default_action:
-            if query.match or query.priority:
-                raise invalid(f"{self._where}: the default entry has neither match nor priority")
+            self._check_default_key(query)
             entries: Iterator[Entry] = iter((self._default_entry(),))
         elif query.match:
             key, _, _ = self._keys.parse(query.match, query.priority)
@@ -513,14 +507,14 @@ class TableStore:
 
     def _default_entry(self) -> Entry:
         if self._default is not None:
-            return Entry(-1, self._default[1])
+            return Entry(DEFAULT_HANDLE, self._default[1])
         message = p4r.TableEntry(table_id=self.info.id, is_default_action=True)
         action = self._described.default
         if action is not None:
             told = self._actions.to_message(action)
             if told is not None:
                 message.action.action.CopyFrom(told)
-        return Entry(-1, message.SerializeToString())
+        return Entry(DEFAULT_HANDLE, message.SerializeToString())
 
     def export(self) -> Iterator[Any]:
         """TableEntry messages of what was written here, for another store of this table."""
@@ -530,10 +524,7 @@ class TableStore:
             if entry.const:
                 continue
             message = p4r.TableEntry.FromString(entry.wire)
-            if self.info.has_counter:
-                packets, bytes_ = self._counter(entry)
-                message.counter_data.packet_count = packets
-                message.counter_data.byte_count = bytes_
+            self._direct.export(entry, message)
             yield message
 
     @property

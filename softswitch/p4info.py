@@ -66,6 +66,22 @@ class ActionInfo:
     params: tuple[Value, ...]
 
 
+class MeterKind(enum.IntEnum):
+    """p4.config.v1.MeterSpec.Type."""
+
+    TWO_RATE_THREE_COLOR = 0
+    SINGLE_RATE_THREE_COLOR = 1
+    SINGLE_RATE_TWO_COLOR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MeterSpec:
+    """What a meter counts (`bytes` None: not said) and which configurations it takes."""
+
+    bytes: bool | None
+    kind: MeterKind
+
+
 @dataclass(frozen=True, slots=True)
 class TableInfo:
     """A table. `fields` in key order; `actions` by id with the scope they have in this table."""
@@ -79,7 +95,7 @@ class TableInfo:
     const_default: bool
     profile_id: int
     has_counter: bool
-    has_meter: bool
+    meter: MeterSpec | None
     is_const: bool
     idle_timeout: bool
 
@@ -108,13 +124,23 @@ class ProfileInfo:
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """An indirect counter, meter or register array; `type` is set for registers."""
+    """An indirect counter or register array; `type` is set for registers."""
 
     id: int
     name: str
     alias: str
     size: int
     type: TypeSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeterInfo(MeterSpec):
+    """An indirect meter array."""
+
+    id: int
+    name: str
+    alias: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +162,7 @@ class P4InfoView:
     profiles: dict[int, ProfileInfo] = field(default_factory=dict)
     counters: dict[int, ArrayInfo] = field(default_factory=dict)
     registers: dict[int, ArrayInfo] = field(default_factory=dict)
-    meters: dict[int, ArrayInfo] = field(default_factory=dict)
+    meters: dict[int, MeterInfo] = field(default_factory=dict)
     digests: dict[int, DigestInfo] = field(default_factory=dict)
     packet_in: tuple[Value, ...] | None = None
     packet_out: tuple[Value, ...] | None = None
@@ -194,20 +220,22 @@ def view(info: MessageView) -> P4InfoView:
     for profile in info.action_profiles:
         pre = preamble(profile, "action profile")
         result.profiles[pre[0]] = _profile(profile, pre)
-    direct: dict[int, str] = {}
-    for kind, messages in (("counter", info.direct_counters), ("meter", info.direct_meters)):
-        for message in messages:
-            direct[preamble(message, f"direct {kind}")[0]] = kind
+    direct: dict[int, MeterSpec | None] = {}
+    for message in info.direct_counters:
+        direct[preamble(message, "direct counter")[0]] = None
+    for message in info.direct_meters:
+        pre = preamble(message, "direct meter")
+        direct[pre[0]] = _meter_spec(message.spec, f"direct meter {pre[1]!r}")
     for table in info.tables:
         pre = preamble(table, "table")
         result.tables[pre[0]] = _table(table, pre, result, direct, info)
-    for kind, messages, target in (
-        ("counter", info.counters, result.counters),
-        ("meter", info.meters, result.meters),
-    ):
-        for message in messages:
-            pre = preamble(message, kind)
-            target[pre[0]] = ArrayInfo(*pre, message.size)
+    for counter in info.counters:
+        pre = preamble(counter, "counter")
+        result.counters[pre[0]] = ArrayInfo(*pre, counter.size)
+    for meter in info.meters:
+        pre = preamble(meter, "meter")
+        meter_spec = _meter_spec(meter.spec, f"meter {pre[1]!r}")
+        result.meters[pre[0]] = MeterInfo(meter_spec.bytes, meter_spec.kind, *pre, meter.size)
     for register in info.registers:
         pre = preamble(register, "register")
         spec = type_spec(register.type_spec, info.type_info, f"register {pre[1]!r}")
@@ -245,6 +273,17 @@ def _value(message: MessageView, what: str, info: MessageView) -> Value:
     return Value(message.id, message.name, message.bitwidth, translated)
 
 
+def _meter_spec(spec: MessageView, what: str) -> MeterSpec:
+    try:
+        kind = MeterKind(spec.type)
+    except ValueError:
+        allowed = ", ".join(k.name for k in MeterKind)
+        raise Failure(
+            UNIMPLEMENTED, f"P4Info: {what}: meter type {spec.type}; supported: {allowed}"
+        ) from None
+    return MeterSpec({1: True, 2: False}.get(spec.unit), kind)
+
+
 def _unique(values: tuple[Value, ...], what: str) -> None:
     if len({v.id for v in values}) != len(values):
         raise invalid(f"P4Info: {what} uses a field or parameter id twice")
@@ -267,7 +306,7 @@ def _table(
     table: MessageView,
     pre: tuple[int, str, str],
     so_far: P4InfoView,
-    direct: dict[int, str],
+    direct: dict[int, MeterSpec | None],
     info: MessageView,
 ) -> TableInfo:
     name = pre[1]
@@ -306,7 +345,7 @@ def _table(
                 f"P4Info: table {name!r} refers to direct resource id {resource}, "
                 "which is not there"
             )
-    kinds = {direct[resource] for resource in table.direct_resource_ids}
+    resources = [direct[resource] for resource in table.direct_resource_ids]
     return TableInfo(
         *pre,
         size=table.size,
@@ -314,8 +353,8 @@ def _table(
         actions=actions,
         const_default=table.const_default_action_id != 0,
         profile_id=table.implementation_id,
-        has_counter="counter" in kinds,
-        has_meter="meter" in kinds,
+        has_counter=None in resources,
+        meter=next((spec for spec in resources if spec is not None), None),
         is_const=table.is_const_table,
         idle_timeout=table.idle_timeout_behavior != 0,
     )

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 from softswitch.boundary import TableTarget
 from softswitch.description import Description, TableDescription
 from softswitch.errors import TableFull
-from softswitch.values import ActionCall, FieldMatch, TablePlan
+from softswitch.values import (
+    ActionCall,
+    Counts,
+    FieldMatch,
+    MeterConfig,
+    MeterState,
+    TablePlan,
+)
 
 
 class ShadowTable:
@@ -24,6 +31,8 @@ class ShadowTable:
         self._name = description.name
         self._size = description.size
         self._counters: dict[int, tuple[int, int]] = {}
+        self._missed = (0, 0)
+        self._meters = ShadowMeters()
         self._next = 0
         self.initial_handles = [self._new() for _ in description.entries]
 
@@ -43,6 +52,7 @@ class ShadowTable:
 
     def delete(self, handle: int) -> None:
         del self._counters[handle]
+        self._meters.forget(handle)
 
     def set_default(self, action: ActionCall | None) -> None:
         """Nothing depends on the default action here."""
@@ -54,7 +64,19 @@ class ShadowTable:
         self._counters[handle] = (packets, bytes_)
 
     def read_default_counter(self) -> tuple[int, int]:
-        return (0, 0)
+        return self._missed
+
+    def write_default_counter(self, packets: int, bytes_: int) -> None:
+        self._missed = (packets, bytes_)
+
+    def configure_meter(self, handle: int, config: MeterConfig | None) -> None:
+        self._meters.configure(handle, config)
+
+    def read_meter(self, handle: int) -> MeterState:
+        return self._meters.read(handle)
+
+    def count_meter(self, handle: int, counts: Counts) -> None:
+        self._meters.count(handle, counts)
 
 
 class ShadowProfile:
@@ -111,6 +133,26 @@ class ShadowCounters:
         self._cells[index] = (packets, bytes_)
 
 
+class ShadowMeters:
+    """Meters by cell or handle; those that nobody has set are not kept."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, MeterState] = {}
+
+    def configure(self, cell: int, config: MeterConfig | None) -> None:
+        self._states[cell] = MeterState(config, self.read(cell).counts)
+
+    def read(self, cell: int) -> MeterState:
+        return self._states.get(cell, MeterState(None))
+
+    def count(self, cell: int, counts: Counts) -> None:
+        self._states[cell] = MeterState(self.read(cell).config, counts)
+
+    def forget(self, cell: int) -> None:
+        """The entry with this handle is gone."""
+        self._states.pop(cell, None)
+
+
 class ShadowRegisters:
     """A register array."""
 
@@ -134,6 +176,7 @@ class ShadowPipeline:
         self.registers = {
             name: ShadowRegisters(n) for name, (n, _) in description.registers.items()
         }
+        self.meters = {name: ShadowMeters() for name in description.meters}
 
     def set_multicast_group(self, group_id: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Every group fits."""

@@ -15,7 +15,16 @@ from softswitch.codegen.layout import WORD_BITS, ActionLayout, TableLayout, word
 from softswitch.engine import DIRECT, GROUP, MEMBER, NONE, Pair, check, words
 from softswitch.errors import InUse, InvalidArgument, NotFound, ReadOnly, TableFull
 from softswitch.keys import KeyPacker
-from softswitch.values import ActionCall, FieldMatch, GroupRef, MemberRef
+from softswitch.meters import Meters
+from softswitch.values import (
+    ActionCall,
+    Counts,
+    FieldMatch,
+    GroupRef,
+    MemberRef,
+    MeterConfig,
+    MeterState,
+)
 
 MAX_PRIORITY = (1 << 31) - 1
 
@@ -205,6 +214,7 @@ class Table:
         self.action_set = ActionSet(layout.name, actions)
         self._names = {action.id: action.name for action in actions}
         self._profile = profile
+        self._meters = Meters(engine, switch, layout.index, direct=True, name=layout.name)
         self._references: dict[int, tuple[int, int]] = {}
         self._read_only = False
         if source.default_action is not None:
@@ -339,9 +349,27 @@ class Table:
         """(packets, bytes) that no entry has matched."""
         return self.read_counter(NONE)
 
+    def write_default_counter(self, packets: int, bytes_: int) -> None:
+        """Set the counter of packets that no entry has matched."""
+        self.write_counter(NONE, packets, bytes_)
+
     def write_counter(self, handle: int, packets: int, bytes_: int) -> None:
         """Set an entry's counter."""
         result = self._engine.ss_table_write_counter(
             self._switch, self._index, handle, packets, bytes_
         )
         check(result, self.name)
+
+    # ---- meters ---------------------------------------------------------------------------------
+
+    def configure_meter(self, handle: int, config: MeterConfig | None) -> None:
+        """Set an entry's meter; None: all packets are green."""
+        self._meters.configure(handle, config)
+
+    def read_meter(self, handle: int) -> MeterState:
+        """An entry's meter."""
+        return self._meters.read(handle)
+
+    def count_meter(self, handle: int, counts: Counts) -> None:
+        """Set the counters of an entry's meter."""
+        self._meters.count(handle, counts)

@@ -66,6 +66,34 @@ class TablePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterConfig:
+    """Rates in tokens per second, bursts in tokens; a token is a packet or a byte.
+
+    With `single_rate` it is RFC 2697's meter: `pir` and `pburst` are those of `cir` and `cburst`,
+    and `eburst` is the excess burst. Otherwise it is RFC 2698's, without `eburst`.
+    """
+
+    cir: int
+    cburst: int
+    pir: int
+    pburst: int
+    eburst: int = 0
+    single_rate: bool = False
+
+
+Counts = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""(packets, bytes) of green, yellow and red packets."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeterState:
+    """A meter; without a configuration it colors every packet green."""
+
+    config: MeterConfig | None
+    counts: Counts = ((0, 0), (0, 0), (0, 0))
+
+
+@dataclass(frozen=True, slots=True)
 class PacketIn:
     """A packet that left through the CPU port, with the packet_in header put on by the program."""
 

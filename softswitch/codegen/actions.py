@@ -28,18 +28,20 @@ def action_name(action: Action) -> str:
 
 
 class Actions:
-    """Translates actions. `registers`, `counters`, `calculations` are indices by name."""
+    """Translates actions. `registers`, `counters`, `meters`, `calculations` are indices by name."""
 
     def __init__(
         self,
         names: Names,
         registers: dict[str, int],
         counters: dict[str, int],
+        meters: dict[str, int],
         calculations: dict[str, int],
     ) -> None:
         self._names = names
         self._registers = registers
         self._counters = counters
+        self._meters = meters
         self._calculations = calculations
 
     def function(self, action: Action) -> str:
@@ -90,6 +92,8 @@ class Actions:
                 number = _find(self._counters, name, "counter", x)
                 cells = f"s->program->counters[{number}].size"
                 return f"ss_count(s->counters[{number}], {cells}, {_u64(index, x)}, p);"
+            case "execute_meter", (Named(_, name), index, FieldRef(header, field)):
+                return self._execute_meter(name, _u64(index, x), header, field, x)
             case "register_read", (FieldRef(header, field), Named(_, name), index):
                 return self._register_read(header, field, name, _u64(index, x), x)
             case "register_write", (Named(_, name), index, value):
@@ -213,6 +217,18 @@ class Actions:
             more = f"{filled} -= {filled} < {count} ? {filled} : {count};"
         swaps = [f"SS_SWAP({elements[a]}, {elements[b]});" for a, b in pairs]
         return " ".join([*swaps, *(f"{element}.valid = 0;" for element in new), more])
+
+    def _execute_meter(self, name: str, index: str, header: str, field: str, x: Expressions) -> str:
+        """Outside of the array nothing happens."""
+        number = _find(self._meters, name, "meter", x)
+        meter = self._names.program.meters[name]
+        tokens = "p->counted_length" if meter.bytes else "1"
+        color = f"ss_meter_execute(&s->meters[{number}][i], s->now_us, {tokens}, p)"
+        width = self._names.field(header, field, x.where).width
+        return (
+            f"{{ uint64_t i = {index}; if (i < {meter.size}) "
+            f"{self._names.c_field(header, field)} = {c_cast(color, width)}; }}"
+        )
 
     def _register_read(self, header: str, field: str, name: str, index: str, x: Expressions) -> str:
         number = _find(self._registers, name, "register", x)

@@ -59,6 +59,12 @@ class TableLayout:
     actions: tuple[int, ...]
     with_counters: bool
     looked_at: int | None = None
+    with_meters: bool = False
+
+    @property
+    def kept_words(self) -> int:
+        """Words of an entry's key in the engine: with mask and high in range tables."""
+        return self.words * (3 if self.kind == "RANGE" else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +100,14 @@ class DigestLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything by index: tables, profiles (name, max size), counters (name, size), registers."""
+    """Everything by index: tables, profiles (name, max size), counters (name, size), registers,
+    indirect meters (name, size)."""
 
     tables: tuple[TableLayout, ...]
     profiles: tuple[tuple[str, int], ...]
     counters: tuple[tuple[str, int], ...]
     registers: tuple[RegisterLayout, ...]
+    meters: tuple[tuple[str, int], ...]
     digests: tuple[DigestLayout, ...]
     value_sets: tuple[ValueSetLayout, ...]
     actions: dict[int, ActionLayout]

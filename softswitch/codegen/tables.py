@@ -12,7 +12,7 @@ from softswitch.bmjson import Program, Table, find_action
 from softswitch.codegen.actions import action_name
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import KeyField, TableLayout, place_keys
-from softswitch.codegen.names import Names, literal
+from softswitch.codegen.names import Names, c_cast, literal
 from softswitch.errors import BadProgram, Unsupported
 from softswitch.keys import look_up_kind
 
@@ -50,6 +50,7 @@ def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int
         table.actions,
         table.with_counters,
         _looked_at(table, keys),
+        table.meter is not None,
     )
 
 
@@ -79,6 +80,8 @@ def apply_function(
     lines.append("    const struct ss_action *a = SS_LOAD(e ? &e->action : &t->def);")
     if table.with_counters:
         lines.append("    if (e) ss_count_hit(e, p); else ss_count_miss(t, p);")
+    if table.meter is not None:
+        lines.append(f"    if (e) {_meter(names, program, table, layout, where)}")
     if layout.profile is not None:
         chosen = f"a->kind == SS_GROUP ? (uint32_t){selector}(p, v) : 0" if selector else "0"
         lines.append(
@@ -93,6 +96,17 @@ def apply_function(
     lines.append("    }")
     lines.append("    return 2 * a->id + (e != NULL);")
     return "\n".join([*lines, "}"])
+
+
+def _meter(names: Names, program: Program, table: Table, layout: TableLayout, where: str) -> str:
+    """Gives the color to the field that reads of the direct meter see; a miss leaves it alone."""
+    meter = program.meters.get(table.meter or "")
+    if meter is None or meter.target is None:
+        raise BadProgram(f"{where}: there is no direct meter {table.meter!r}")
+    tokens = "p->counted_length" if meter.bytes else "1"
+    color = f"ss_meter_execute(ss_entry_meter(e, {layout.kept_words}), s->now_us, {tokens}, p)"
+    width = names.field(*meter.target, where).width
+    return f"{names.c_field(*meter.target)} = {c_cast(color, width)};"
 
 
 def _look_up(names: Names, table: Table, layout: TableLayout, where: str) -> list[str]:

@@ -33,7 +33,7 @@ from softswitch.codegen.select import value_set_layouts
 from softswitch.codegen.tables import apply_function, table_layout
 
 # Changes whenever the generated code changes for the same JSON; part of the cache's key.
-GENERATOR_VERSION = 3
+GENERATOR_VERSION = 4
 
 _CLOCK_FIELDS = (
     "intrinsic_metadata.ingress_global_timestamp",
@@ -68,6 +68,7 @@ class _Writer:
         self._pipelines = [program.pipelines["ingress"], program.pipelines["egress"]]
         self._registers = _numbered(program.registers)
         self._counters = _numbered(program.counters)
+        self._meters = {n: m for n, m in program.meters.items() if m.target is None}
         self._calculations = _numbered(program.calculations)
         self._value_sets = value_set_layouts(self._names)
         profiles = [p for pipeline in self._pipelines for p in pipeline.profiles.values()]
@@ -92,6 +93,7 @@ class _Writer:
                 RegisterLayout(r.name, r.size, r.width, cell_bytes(r.width))
                 for r in program.registers.values()
             ),
+            tuple((meter.name, meter.size) for meter in self._meters.values()),
             tuple(
                 DigestLayout(
                     digest.id,
@@ -109,7 +111,9 @@ class _Writer:
 
     def _source(self) -> str:
         program, names = self._program, self._names
-        actions = Actions(names, self._registers, self._counters, self._calculations)
+        actions = Actions(
+            names, self._registers, self._counters, _numbered(self._meters), self._calculations
+        )
         digest, digest_words = digest_function(names, program.learn_lists)
         parts = ['#include "program.h"', names.structs()]
         parts += [
@@ -262,7 +266,7 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
         header_bytes = sum(
             self._names.header(name, "deparser").type.width // 8 for name in program.deparse_order
         )
-        clock = any(self._is_read(name) for name in _CLOCK_FIELDS)
+        clock = bool(program.meters) or any(self._is_read(name) for name in _CLOCK_FIELDS)
         ranges, tables = [], []
         for layout in self._tables.values():
             ranges += _range_description(layout) + _looked_at_description(layout)
@@ -272,12 +276,14 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
             f"{{ {_text(r.name)}, {r.size}, {cell_bytes(r.width)} }}"
             for r in program.registers.values()
         ]
+        meters = [f"{{ {_text(m.name)}, {m.size} }}" for m in self._meters.values()]
         value_sets = [_value_set_description(layout) for layout in self._value_sets]
         return f"""
 {"".join(ranges)}
 static const struct ss_table_desc tables[] = {{ {_items(tables)} }};
 static const struct ss_counter_desc counters[] = {{ {_items(counters)} }};
 static const struct ss_register_desc registers[] = {{ {_items(registers)} }};
+static const struct ss_meter_desc meters[] = {{ {_items(meters)} }};
 static const struct ss_value_set_desc value_sets[] = {{ {_items(value_sets)} }};
 
 __attribute__((visibility("default"))) const struct ss_program ss_program = {{
@@ -290,10 +296,12 @@ __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .profile_count = {len(self._profile_list)},
     .counter_count = {len(counters)},
     .register_count = {len(registers)},
+    .meter_count = {len(meters)},
     .value_set_count = {len(value_sets)},
     .tables = tables,
     .counters = counters,
     .registers = registers,
+    .meters = meters,
     .value_sets = value_sets,
     .start = start,
     .ingress = ingress,
@@ -336,7 +344,8 @@ def _table_description(layout: TableLayout) -> str:
     looked_at = "NULL" if layout.looked_at is None else f"looked_at_{layout.index}"
     return (
         f"{{ {_text(layout.name)}, SS_{layout.kind}, {layout.words}, {layout.max_size}, "
-        f"{shift}, {width}, {fields}, {ranges}, {looked_at} }}"
+        f"{shift}, {width}, {fields}, {ranges}, {looked_at}, "
+        f"{str(layout.with_meters).lower()} }}"
     )
 
 

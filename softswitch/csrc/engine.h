@@ -173,6 +173,7 @@ struct ss_switch {
     struct ss_state *state;
     uint64_t start_ns;
     uint64_t now_us; /* of the packets being processed, when the program needs a clock */
+    uint64_t fixed_ns; /* what the clock shows, for tests; 0: the time */
 
     struct ss_port **ports; /* by number */
     struct ss_port **port_list;
@@ -242,6 +243,7 @@ void ss_rest(struct ss_switch *sw);
 
 /* switch.c */
 uint64_t ss_now_ns(void);
+uint64_t ss_time_us(const struct ss_switch *sw);
 int ss_fail(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* program.c */
 void ss_unload(struct ss_switch *sw);
@@ -267,6 +269,7 @@ void ss_hash_remove(struct ss_hash *h, const struct ss_entry *e);
 /* table.c, profile.c */
 int ss_table_init(struct ss_table *t, const struct ss_table_desc *desc);
 void ss_table_destroy(struct ss_table *t);
+struct ss_entry *ss_table_entry(const struct ss_table *t, uint32_t handle);
 int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
                  uint32_t prefix_len, int32_t priority, struct ss_action *action);
 int ss_table_act(struct ss_switch *sw, struct ss_table *t, uint32_t handle,

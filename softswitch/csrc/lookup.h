@@ -146,6 +146,16 @@ static inline __attribute__((unused)) bool ss_value_set_has(const struct ss_valu
     return false;
 }
 
+/* Words of an entry's key, with mask and high. */
+SS_INLINE uint32_t ss_kept_words(const struct ss_table_desc *d) {
+    return d->kind == SS_RANGE ? 3 * d->words : d->words;
+}
+
+/* Of a table with meters; `kept_words` as above, a constant in generated code. */
+SS_INLINE struct ss_meter *ss_entry_meter(struct ss_entry *e, uint32_t kept_words) {
+    return (struct ss_meter *)(void *)(e->key + kept_words);
+}
+
 SS_INLINE void ss_count_hit(struct ss_entry *e, const struct ss_packet *p) {
     __atomic_store_n(&e->packets, e->packets + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&e->bytes, e->bytes + p->counted_length, __ATOMIC_RELAXED);

@@ -35,8 +35,10 @@ static void destroy(struct ss_state *s) {
         ss_profile_destroy(&s->profiles[i]);
     for (uint32_t i = 0; s->counters && i < program->counter_count; i++) free(s->counters[i]);
     for (uint32_t i = 0; s->registers && i < program->register_count; i++) free(s->registers[i]);
+    for (uint32_t i = 0; s->meters && i < program->meter_count; i++) free(s->meters[i]);
     for (uint32_t i = 0; s->value_sets && i < program->value_set_count; i++)
         free(s->value_sets[i].members);
+    free(s->meters);
     free(s->value_sets);
     free(s->tables);
     free(s->profiles);
@@ -62,8 +64,9 @@ static bool fill(struct ss_state *s) {
     s->profiles = zeroed(program->profile_count, sizeof s->profiles[0]);
     s->counters = zeroed(program->counter_count, sizeof s->counters[0]);
     s->registers = zeroed(program->register_count, sizeof s->registers[0]);
+    s->meters = zeroed(program->meter_count, sizeof s->meters[0]);
     s->value_sets = zeroed(program->value_set_count, sizeof s->value_sets[0]);
-    bool good = s->tables && s->profiles && s->counters && s->registers && s->value_sets;
+    bool good = s->tables && s->profiles && s->counters && s->registers && s->meters && s->value_sets;
     for (uint32_t i = 0; good && i < program->table_count; i++)
         good = ss_table_init(&s->tables[i], &program->tables[i]) == SS_OK;
     for (uint32_t i = 0; good && i < program->profile_count; i++)
@@ -72,6 +75,8 @@ static bool fill(struct ss_state *s) {
         good = (s->counters[i] = zeroed(program->counters[i].size, sizeof **s->counters)) != NULL;
     for (uint32_t i = 0; good && i < program->register_count; i++)
         good = (s->registers[i] = cells(&program->registers[i])) != NULL;
+    for (uint32_t i = 0; good && i < program->meter_count; i++)
+        good = (s->meters[i] = zeroed(program->meters[i].size, sizeof **s->meters)) != NULL;
     for (uint32_t i = 0; good && i < program->value_set_count; i++)
         good = ss_value_set_init(&s->value_sets[i], &program->value_sets[i]) == SS_OK;
     return good;

@@ -8,6 +8,7 @@
 #include "bits.h"
 #include "hash.h"
 #include "lookup.h"
+#include "meter.h"
 #include "ss.h"
 
 /* Shifts whose amount is a run-time value: C leaves amounts of the width and beyond undefined. */

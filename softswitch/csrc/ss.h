@@ -90,7 +90,9 @@ struct ss_entry {
     uint32_t handle;
     int32_t priority;
     uint32_t prefix_len; /* lpm */
-    uint64_t key[];      /* masked; for range tables followed by mask and by high */
+    /* Masked; for range tables followed by mask and by high; where the table has direct meters, by a
+     * struct ss_meter (ss_entry_meter in lookup.h). */
+    uint64_t key[];
 };
 
 /* Open addressing, linear probing. A slot is tag << 48 | entry; 0 is free, 1 was deleted. */
@@ -136,6 +138,7 @@ struct ss_table_desc {
     uint32_t range_fields; /* how many of ss_range_field follow in `ranges` */
     const struct ss_range_field *ranges;
     const uint64_t *looked_at; /* words of the key's bits that look-ups take; NULL: all */
+    bool with_meters;          /* each entry has a meter */
 };
 
 struct ss_range_field {
@@ -198,6 +201,38 @@ struct ss_register_desc {
     uint32_t cell_bytes;
 };
 
+/* -------------------------------------------------------------------------------------- meters */
+
+/* The values that a P4 program sees, as simple_switch numbers them. */
+enum ss_color { SS_GREEN = 0, SS_YELLOW = 1, SS_RED = 2, SS_COLORS = 3 };
+
+enum ss_meter_mode {
+    SS_METER_OFF = 0,       /* every packet is green */
+    SS_METER_TWO_RATES = 1, /* RFC 2698: `second` fills at the peak rate */
+    SS_METER_ONE_RATE = 2,  /* RFC 2697: `second` gets what `committed` has no room for */
+};
+
+/* Tokens are packets or bytes. */
+struct ss_bucket {
+    uint64_t rate; /* tokens per second */
+    uint64_t size;
+    uint64_t tokens;
+    uint64_t part; /* millionths of a token, below 1,000,000 */
+};
+
+struct ss_meter {
+    uint32_t mode;
+    uint64_t filled_us; /* up to when the buckets have been filled */
+    struct ss_bucket committed;
+    struct ss_bucket second;
+    struct ss_counter colors[SS_COLORS]; /* how many packets got each color */
+};
+
+struct ss_meter_desc {
+    const char *name;
+    uint32_t size;
+};
+
 /* --------------------------------------------------------------------------- parser value sets */
 
 /* Keys are words, lowest first; each field starts a word of its own. `field_words`: how many it has. */
@@ -233,7 +268,9 @@ struct ss_state {
     struct ss_profile *profiles;
     struct ss_counter **counters;
     void **registers;
+    struct ss_meter **meters;
     struct ss_value_set *value_sets;
+    uint64_t now_us; /* since the switch started, when the program needs a clock */
     uint64_t random[4];
     uint32_t drop_port;
     void *engine;
@@ -245,15 +282,17 @@ struct ss_program {
     uint32_t phv_size;
     uint32_t max_header_bytes; /* all headers of the deparser together */
     uint32_t digest_words;     /* longest digest, in 64-bit words */
-    bool needs_clock;          /* some time stamp is read by the program */
+    bool needs_clock;          /* the program reads time stamps or has meters */
     uint32_t table_count;
     uint32_t profile_count;
     uint32_t counter_count;
     uint32_t register_count;
+    uint32_t meter_count;
     uint32_t value_set_count;
     const struct ss_table_desc *tables;
     const struct ss_counter_desc *counters;
     const struct ss_register_desc *registers;
+    const struct ss_meter_desc *meters;
     const struct ss_value_set_desc *value_sets;
     /* Clears all headers and metadata, sets the intrinsic metadata of a new packet. */
     void (*start)(struct ss_state *, struct ss_packet *);
@@ -275,6 +314,6 @@ struct ss_program {
     uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
 };
 
-#define SS_ABI 3u
+#define SS_ABI 4u
 
 #endif

@@ -22,6 +22,17 @@ uint64_t ss_now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* Microseconds since the switch was created. */
+uint64_t ss_time_us(const struct ss_switch *sw) {
+    uint64_t fixed = __atomic_load_n(&sw->fixed_ns, __ATOMIC_RELAXED);
+    return ((fixed ? fixed : ss_now_ns()) - sw->start_ns) / 1000;
+}
+
+/* For tests: the clock of meters and time stamps stands at `ns` after the switch's creation. */
+SS_API void ss_set_clock(struct ss_switch *sw, uint64_t ns) {
+    __atomic_store_n(&sw->fixed_ns, sw->start_ns + ns, __ATOMIC_RELAXED);
+}
+
 /* Writes a message for the caller; SS_E_SYSTEM. `error` has SS_ERROR_BYTES. */
 int ss_fail(char *error, const char *format, ...) {
     va_list arguments;

@@ -15,7 +15,7 @@ static struct ss_entry *free_mark(uint32_t next) {
     return (struct ss_entry *)((uintptr_t)next << 1 | 1);
 }
 
-static struct ss_entry *entry_of(const struct ss_table *t, uint32_t handle) {
+struct ss_entry *ss_table_entry(const struct ss_table *t, uint32_t handle) {
     if (handle >= t->handles || ((uintptr_t)t->by_handle[handle] & 1)) return NULL;
     return t->by_handle[handle];
 }
@@ -58,7 +58,7 @@ int ss_table_init(struct ss_table *t, const struct ss_table_desc *desc) {
 /* No thread may read the table any more. */
 void ss_table_destroy(struct ss_table *t) {
     for (uint32_t i = 0; i < t->handles; i++) {
-        struct ss_entry *e = entry_of(t, i);
+        struct ss_entry *e = ss_table_entry(t, i);
         if (e == NULL) continue;
         free(e->action);
         free(e);
@@ -112,10 +112,10 @@ static int link_entry(struct ss_switch *sw, struct ss_table *t, struct ss_entry 
 /* Adds an entry, which takes the action over when it succeeds; its handle. `lock` is held. */
 int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
                  uint32_t prefix_len, int32_t priority, struct ss_action *action) {
-    uint32_t words = t->desc->words;
-    uint32_t kept = t->desc->kind == SS_RANGE ? 3 * words : words;
+    uint32_t words = t->desc->words, kept = ss_kept_words(t->desc);
+    size_t more = t->desc->with_meters ? sizeof(struct ss_meter) : 0;
     if (t->count >= t->desc->max_size) return SS_E_FULL;
-    struct ss_entry *e = calloc(1, sizeof *e + kept * sizeof e->key[0]);
+    struct ss_entry *e = calloc(1, sizeof *e + kept * sizeof e->key[0] + more);
     if (e == NULL || !reserve_handle(t)) {
         free(e);
         return SS_E_MEMORY;
@@ -158,7 +158,7 @@ SS_API int ss_table_insert(struct ss_switch *sw, uint32_t table, const uint64_t 
 /* Gives an entry another action, which is taken over in any case. `lock` is held. */
 int ss_table_act(struct ss_switch *sw, struct ss_table *t, uint32_t handle,
                  struct ss_action *action) {
-    struct ss_entry *e = entry_of(t, handle);
+    struct ss_entry *e = ss_table_entry(t, handle);
     struct ss_action *old = action;
     if (e) {
         old = e->action;
@@ -180,7 +180,7 @@ SS_API int ss_table_modify(struct ss_switch *sw, uint32_t table, uint32_t handle
 
 /* Removes an entry. `lock` is held. */
 int ss_table_remove(struct ss_switch *sw, struct ss_table *t, uint32_t handle) {
-    struct ss_entry *e = entry_of(t, handle);
+    struct ss_entry *e = ss_table_entry(t, handle);
     if (e == NULL) return SS_E_NOT_FOUND;
     switch (t->desc->kind) {
     case SS_TERNARY: ss_unlink_ternary(sw, t, e); break;
@@ -219,12 +219,12 @@ SS_API int ss_table_set_default(struct ss_switch *sw, uint32_t table, uint32_t i
     return SS_OK;
 }
 
-/* `handle` UINT32_MAX: of the default entry, which counts the misses. */
+/* The counters of an entry; `handle` UINT32_MAX: of the default entry, which counts the misses. */
 SS_API int ss_table_read_counter(struct ss_switch *sw, uint32_t table, uint32_t handle,
                                  uint64_t out[2]) {
     pthread_mutex_lock(&sw->lock);
     struct ss_table *t = &sw->state->tables[table];
-    struct ss_entry *e = handle == UINT32_MAX ? NULL : entry_of(t, handle);
+    struct ss_entry *e = handle == UINT32_MAX ? NULL : ss_table_entry(t, handle);
     bool found = e || handle == UINT32_MAX;
     if (found) {
         out[0] = __atomic_load_n(e ? &e->packets : &t->miss_packets, __ATOMIC_RELAXED);
@@ -237,15 +237,17 @@ SS_API int ss_table_read_counter(struct ss_switch *sw, uint32_t table, uint32_t 
 SS_API int ss_table_write_counter(struct ss_switch *sw, uint32_t table, uint32_t handle,
                                   uint64_t packets, uint64_t bytes) {
     pthread_mutex_lock(&sw->lock);
-    struct ss_entry *e = entry_of(&sw->state->tables[table], handle);
-    if (e) {
+    struct ss_table *t = &sw->state->tables[table];
+    struct ss_entry *e = handle == UINT32_MAX ? NULL : ss_table_entry(t, handle);
+    bool found = e || handle == UINT32_MAX;
+    if (found) {
         ss_park(sw);
-        e->packets = packets;
-        e->bytes = bytes;
+        *(e ? &e->packets : &t->miss_packets) = packets;
+        *(e ? &e->bytes : &t->miss_bytes) = bytes;
         ss_unpark(sw);
     }
     pthread_mutex_unlock(&sw->lock);
-    return e ? SS_OK : SS_E_NOT_FOUND;
+    return found ? SS_OK : SS_E_NOT_FOUND;
 }
 
 SS_API uint32_t ss_table_count(struct ss_switch *sw, uint32_t table) {

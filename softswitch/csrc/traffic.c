@@ -7,9 +7,9 @@
 
 #include "engine.h"
 
-/* Time stamps are read only for programs that look at them. */
+/* The clock is read only for programs that depend on it. */
 void ss_clock(struct ss_switch *sw) {
-    if (sw->program->needs_clock) sw->now_us = (ss_now_ns() - sw->start_ns) / 1000;
+    if (sw->program->needs_clock) sw->now_us = sw->state->now_us = ss_time_us(sw);
 }
 
 /* ------------------------------------------------------------------------------------- copies */

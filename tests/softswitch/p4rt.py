@@ -56,6 +56,7 @@ class FakeDataplane(ShadowPipeline):
         self.profiles = {}
         self.counters = {}
         self.registers = {}
+        self.meters = {}
         self.loads = 0
         self.refuse: DataplaneError | None = None
         self.loading: threading.Event | None = None

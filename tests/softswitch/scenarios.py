@@ -15,7 +15,7 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from tests.softswitch.p4rt import INSERT, RawClient, update
+from tests.softswitch.p4rt import INSERT, MODIFY, RawClient, update
 
 PROGRAMS = Path(__file__).parent / "programs" / "build"
 FIRST_BYTES = 14
@@ -283,6 +283,50 @@ def un_updates(client: RawClient) -> list[Any]:
     return [client.insert("my_sid", {"locator_node": UN_BLOCK << 16 | UN_SID}, "un"), *routes]
 
 
+def _meter(client: RawClient, name: str, index: int, *rates: int) -> Any:
+    entry = p4r.MeterEntry(
+        meter_id=client.id("meters", name), index=p4r.Index(index=index), config=_rates(*rates)
+    )
+    return update(MODIFY, meter_entry=entry)
+
+
+def _rates(cir: int, cburst: int, pir: int, pburst: int) -> Any:
+    return p4r.MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst)
+
+
+def meter_updates(client: RawClient) -> list[Any]:
+    """Meters whose colors do not depend on time: rates of 0, or more than packets can use up."""
+    most = (1 << 32) - 1
+    huge = (1 << 40, most, 1 << 40, most)
+    updates = []
+    for index in range(1, 7):  # 0 and 7 stay as they are
+        updates.append(_meter(client, "by_packets", index, 0, index, 0, 3 * index))
+        updates.append(_meter(client, "by_bytes", index, 0, 300 * index, 0, 1000 * index))
+    updates += [
+        _meter(client, "by_packets", 5, *huge),
+        _meter(client, "by_bytes", 5, 0, 0, *huge[2:]),
+        _meter(client, "leaving", 1, 0, 2, *huge[2:]),
+        _meter(client, "leaving", 2, 0, 0, 0, 0),
+        _meter(client, "leaving", 3, 0, 5, 0, 5),
+    ]
+    for x, rates in enumerate(((0, 2, 0, 8), huge, None, (0, 0, *huge[2:]), (0, 6, 0, 6))):
+        action = ("add", x) if x % 2 else ("report",)
+        entry = client.insert("direct", {"h.probe.x": x}, *action)
+        if rates:
+            entry.entity.table_entry.meter_config.CopyFrom(_rates(*rates))
+        updates.append(entry)
+    updates.append(_member(client, "targets", 1, "profiled", 77))
+    for priority, (mask, rates) in enumerate(
+        ((0x1001, (0, 400, 0, 2000)), (0x0006, huge), (0x0010, None)), start=1
+    ):
+        entry = client.entry("indirect", {"h.probe.y": (mask, mask)}, priority=priority)
+        entry.action.action_profile_member_id = 1
+        if rates:
+            entry.meter_config.CopyFrom(_rates(*rates))
+        updates.append(update(INSERT, table_entry=entry))
+    return updates
+
+
 def _feature(
     name: str, updates: Callable[[RawClient], Sequence[Any]] = nothing, ops: int = 8
 ) -> Scenario:
@@ -295,6 +339,7 @@ FEATURES = (
     _feature("match", match_updates, 24),
     _feature("selector", selector_updates),
     _feature("state", nothing, 20),
+    _feature("meters", meter_updates),
     _feature("hashes"),
     _feature("clone", clone_updates),
     _feature("multicast", multicast_updates),

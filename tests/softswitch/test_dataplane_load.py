@@ -25,7 +25,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def _meter(raw: dict[str, Any]) -> None:
-    raw["meter_arrays"] = [{"name": "ingress.rate", "id": 0}]
+    raw["meter_arrays"] = [{"name": "ingress.rate", "id": 0, "rate_count": 3}]
 
 
 def _primitive(raw: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ def _no_headers(raw: dict[str, Any]) -> None:
 
 
 REFUSED: list[tuple[str, Change, type[Exception], str]] = [
-    ("match", _meter, Unsupported, "ingress.rate: meters"),
+    ("match", _meter, Unsupported, "ingress.rate: a meter with 3 rates"),
     ("match", _primitive, Unsupported, "action ingress.beam: primitive teleport"),
     ("hashes", _algorithm, Unsupported, "calculation calc_of_mine: algorithm md5"),
     ("match", _match_type, Unsupported, "match type fuzzy"),

@@ -300,10 +300,10 @@ def test_is_const_cannot_be_written(client: RawClient) -> None:
     assert only_error(client, change)[0] == INVALID
 
 
-# --- what is not supported --------------------------------------------------------------------
+# --- what a table may not have --------------------------------------------------------------------
 
 
-def test_meters_and_idle_timeouts(client: RawClient) -> None:
+def test_meters_and_idle_timeouts_that_the_table_has_not(client: RawClient) -> None:
     for fields in (
         {"meter_config": p4r.MeterConfig()},
         {"idle_timeout_ns": 1},
@@ -313,7 +313,7 @@ def test_meters_and_idle_timeouts(client: RawClient) -> None:
         change = client.insert("exact_table", {"dst_mac": 1}, "drop", **fields)
         assert only_error(client, change)[0] == INVALID
     change = update(MODIFY, meter_entry=p4r.MeterEntry(meter_id=1))
-    assert only_error(client, change)[0] == "UNIMPLEMENTED"
+    assert only_error(client, change)[0] == INVALID
 
 
 # --- counters ---------------------------------------------------------------------------------
@@ -321,6 +321,32 @@ def test_meters_and_idle_timeouts(client: RawClient) -> None:
 
 def count(packets: int, bytes_: int) -> Any:
     return p4r.CounterData(packet_count=packets, byte_count=bytes_)
+
+
+def test_the_default_entry_s_counter(client: RawClient) -> None:
+    def read() -> tuple[int, int]:
+        (entry,) = read_table(client, "lpm_table", is_default_action=True, counter_data=count(0, 0))
+        return entry.counter_data.packet_count, entry.counter_data.byte_count
+
+    named = client.entry("lpm_table", is_default_action=True)
+    direct = p4r.DirectCounterEntry(table_entry=named, data=count(3, 300))
+    client.write(update(MODIFY, direct_counter_entry=direct))
+    assert read() == (3, 300)
+    (found,) = client.read(entity(direct_counter_entry=direct))
+    assert found.direct_counter_entry.data == count(3, 300)
+    changed = default(client, "lpm_table", "drop")
+    client.write(update(MODIFY, table_entry=changed))
+    assert read() == (3, 300)
+    changed.counter_data.CopyFrom(count(5, 6))
+    client.write(update(MODIFY, table_entry=changed))
+    assert read() == (5, 6)
+    outcomes = client.outcomes(
+        update(MODIFY, direct_counter_entry=direct),
+        update(MODIFY, table_entry=client.entry("exact_table", {"dst_mac": 9})),
+        atomicity=p4r.WriteRequest.ROLLBACK_ON_ERROR,
+    )
+    assert [code for code, _ in outcomes] == ["ABORTED", "NOT_FOUND"]
+    assert read() == (5, 6)
 
 
 def test_counters_only_when_asked_for(client: RawClient) -> None:
