@@ -75,6 +75,29 @@ class StackRef:
 
 
 @dataclass(frozen=True, slots=True)
+class UnionRef:
+    """A header union."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnionStackRef:
+    """A stack of header unions."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastUnionField:
+    """A field of a member of the last union of a stack that the parser filled."""
+
+    stack: str
+    member: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """An operation; `left` is None when unary, `condition` is for "?"."""
 
@@ -84,7 +107,19 @@ class Op:
     condition: Expr | None = None
 
 
-Expr = Const | BoolConst | FieldRef | LastField | Param | HeaderRef | StackRef | Op
+Expr = (
+    Const
+    | BoolConst
+    | FieldRef
+    | LastField
+    | LastUnionField
+    | Param
+    | HeaderRef
+    | StackRef
+    | UnionRef
+    | UnionStackRef
+    | Op
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +165,12 @@ Arg = Expr | Named | SizedConst | Text | Vector
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a header type; `width` in bits."""
+    """A field of a header type; `width` in bits, of a variable-length one the most it can have."""
 
     name: str
     width: int
     signed: bool
+    varbit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +182,13 @@ class HeaderType:
 
     @property
     def width(self) -> int:
-        """Bits of the whole header."""
+        """Bits of the whole header, the most when it has a variable-length field."""
         return sum(f.width for f in self.fields)
+
+    @property
+    def varbit(self) -> Field | None:
+        """The variable-length field; there is at most one."""
+        return next((f for f in self.fields if f.varbit), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +207,25 @@ class Stack:
     name: str
     type: HeaderType
     headers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A header union: the instances that are its members, by the name of the member.
+
+    At most one of them is valid.
+    """
+
+    name: str
+    members: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionStack:
+    """A stack of unions of one type; `unions` by name, element 0 first."""
+
+    name: str
+    unions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +251,16 @@ class Action:
 class ParserOp:
     """One step of a parser state. `op` says which of the other attributes count:
 
-    extract (target: header), extract_stack (target: stack), set (field, value), verify (condition,
-    value: error code), advance (value: bits), primitive (call).
+    extract (target: header), extract_stack (target: stack), extract_union_stack (target, member),
+    each with a length in bits where the header has a variable-length field; set (field, value),
+    verify (condition, value: error code), advance (value: bits), shift (value: bytes), primitive
+    (call).
     """
 
     op: str
     target: str = ""
+    member: str = ""
+    length: Expr | None = None
     field: Expr | None = None
     condition: Expr | None = None
     value: Expr | Lookahead | None = None
@@ -377,6 +441,8 @@ class Program:
     header_types: Mapping[str, HeaderType]
     headers: Mapping[str, Header]
     stacks: Mapping[str, Stack]
+    unions: Mapping[str, Union]
+    union_stacks: Mapping[str, UnionStack]
     errors: Mapping[str, int]
     parser: Parser
     value_sets: Mapping[str, ValueSet]

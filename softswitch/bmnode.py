@@ -14,12 +14,15 @@ from softswitch.bmjson import (
     FieldRef,
     HeaderRef,
     LastField,
+    LastUnionField,
     Named,
     Op,
     Param,
     SizedConst,
     StackRef,
     Text,
+    UnionRef,
+    UnionStackRef,
     Vector,
 )
 from softswitch.errors import BadProgram, Unsupported
@@ -130,7 +133,7 @@ class Node:
 
 
 _NAMED = ("calculation", "counter_array", "register_array", "meter_array", "extern")
-_UNSUPPORTED = ("register", "header_union", "header_union_stack", "union_stack_field", "field_list")
+_UNSUPPORTED = ("register", "field_list")
 
 
 def read_expr(node: Node) -> Expr:
@@ -138,7 +141,7 @@ def read_expr(node: Node) -> Expr:
 
     Raises:
         BadProgram: not a type-value object.
-        Unsupported: it uses unions or register expressions.
+        Unsupported: it uses register expressions.
     """
     arg = read_arg(node)
     if isinstance(arg, Named | SizedConst | Text | Vector):
@@ -173,6 +176,13 @@ def read_arg(node: Node) -> Arg:
             return HeaderRef(node.text("value"))
         case "header_stack":
             return StackRef(node.text("value"))
+        case "header_union":
+            return UnionRef(node.text("value"))
+        case "header_union_stack":
+            return UnionStackRef(node.text("value"))
+        case "union_stack_field":
+            stack, member, field = node.array("value")
+            return LastUnionField(stack.text(), member.text(), field.text())
         case "string":
             return Text(node.text("value"))
         case "parameters_vector":

@@ -2,8 +2,7 @@
 """Reads a BMv2 JSON into the objects of `bmjson`.
 
 Reading checks the shape and the references between objects that it meets. `Unsupported` is raised
-here for kinds of objects that softswitch does not know at all (unions,
-variable-length fields), `BadProgram` for malformed JSON.
+here for kinds of objects that softswitch does not know at all, `BadProgram` for malformed JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from softswitch.bmjson import (
     Calculation,
     Checksum,
     Conditional,
+    Const,
     ConstEntry,
     Expr,
     Field,
@@ -37,6 +37,8 @@ from softswitch.bmjson import (
     Table,
     TableKey,
     Transition,
+    Union,
+    UnionStack,
     ValueSet,
 )
 from softswitch.bmnode import Node, read_arg, read_expr
@@ -44,8 +46,6 @@ from softswitch.errors import BadProgram, Unsupported
 
 # A refusal for each kind of object that would otherwise have to be ignored.
 _REFUSED_LISTS = {
-    "header_unions": "header unions are not supported",
-    "header_union_stacks": "header unions are not supported",
     "extern_instances": "extern instances are not supported",
 }
 
@@ -71,6 +71,7 @@ def read_program(text: bytes | str) -> Program:
     types = {t.name: t for t in map(_header_type, root.array("header_types"))}
     headers = {h.name: h for h in (_header(n, types) for n in root.array("headers"))}
     by_id = {n.integer("id"): n.text("name") for n in root.array("headers")}
+    unions = {union.name: union for union in _unions(root, headers, by_id)}
     counters, direct = _counters(root)
     pipelines = {p.name: p for p in map(_pipeline, root.array("pipelines"))}
     parsers = root.array("parsers")
@@ -83,6 +84,8 @@ def read_program(text: bytes | str) -> Program:
         header_types=types,
         headers=headers,
         stacks={s.name: s for s in (_stack(n, types, by_id) for n in root.array("header_stacks"))},
+        unions=unions,
+        union_stacks={s.name: s for s in _union_stacks(root)},
         errors=_errors(root),
         parser=_parser(parsers[0]),
         value_sets={v.name: v for v in map(_value_set, root.optional_array("parse_vsets"))},
@@ -107,13 +110,23 @@ def _header_type(node: Node) -> HeaderType:
     for f in node.array("fields"):
         parts = f.array()
         if parts[1].value == "*":
-            raise Unsupported(
-                f"{name}.{parts[0].text()}", "variable-length fields are not supported"
-            )
+            fields.append(Field(parts[0].text(), 0, signed=False, varbit=True))
+            continue
         if len(parts) > 3 and parts[3].value:
             raise Unsupported(f"{name}.{parts[0].text()}", "saturating fields are not supported")
         signed = len(parts) > 2 and bool(parts[2].value)
         fields.append(Field(parts[0].text(), parts[1].integer(), signed))
+    varbits = [field for field in fields if field.varbit]
+    if len(varbits) > 1:
+        raise BadProgram(f"{node.path}: {name} has more than one variable-length field")
+    if varbits:
+        most = 8 * node.integer("max_length") - sum(field.width for field in fields)
+        if most < 0:
+            raise BadProgram(f"{node.path}.max_length: less than the other fields of {name}")
+        if node.optional("length_exp"):
+            raise Unsupported(name, "length_exp; the length is expected with the extraction")
+        place = fields.index(varbits[0])
+        fields[place] = Field(varbits[0].name, most // 8 * 8, signed=False, varbit=True)
     return HeaderType(name, tuple(fields))
 
 
@@ -126,15 +139,45 @@ def _header(node: Node, types: Mapping[str, HeaderType]) -> Header:
 
 
 def _stack(node: Node, types: Mapping[str, HeaderType], by_id: Mapping[int, str]) -> Stack:
-    ids = [n.integer() for n in node.array("header_ids")]
-    for i in ids:
-        if i not in by_id:
-            raise BadProgram(f"{node.path}: no header has id {i}")
     return Stack(
         node.text("name"),
         node.lookup("header_type", types, "header type"),
-        tuple(by_id[i] for i in ids),
+        tuple(_by_ids(node, "header_ids", by_id, "header")),
     )
+
+
+def _by_ids(node: Node, key: str, names: Mapping[int, str], what: str) -> list[str]:
+    """The names that belong to an array of ids."""
+    found = []
+    for number in node.array(key):
+        if number.integer() not in names:
+            raise BadProgram(f"{number.path}: no {what} has id {number.value}")
+        found.append(names[number.integer()])
+    return found
+
+
+def _unions(root: Node, headers: Mapping[str, Header], by_id: Mapping[int, str]) -> Iterator[Union]:
+    types = {n.text("name"): n for n in root.optional_array("header_union_types")}
+    for node in root.optional_array("header_unions"):
+        kind = node.lookup("union_type", types, "union type")
+        instances = _by_ids(node, "header_ids", by_id, "header")
+        members = kind.array("headers")
+        if len(members) != len(instances):
+            raise BadProgram(f"{node.path}: {len(members)} members, {len(instances)} headers")
+        union = {}
+        for member, instance in zip(members, instances, strict=True):
+            name, header_type = member.array()
+            if headers[instance].type.name != header_type.text():
+                raise BadProgram(f"{node.path}: {instance} is not of type {header_type.value}")
+            union[name.text()] = instance
+        yield Union(node.text("name"), union)
+
+
+def _union_stacks(root: Node) -> Iterator[UnionStack]:
+    by_id = {n.integer("id"): n.text("name") for n in root.optional_array("header_unions")}
+    for node in root.optional_array("header_union_stacks"):
+        unions = _by_ids(node, "header_union_ids", by_id, "header union")
+        yield UnionStack(node.text("name"), tuple(unions))
 
 
 def _errors(root: Node) -> dict[str, int]:
@@ -163,23 +206,37 @@ def _parser_op(node: Node, state: str) -> ParserOp:
     op = node.text("op")
     args = node.array("parameters")
     match op:
-        case "extract":
-            kind = args[0].text("type")
-            if kind == "regular":
-                return ParserOp("extract", target=args[0].text("value"))
-            if kind == "stack":
-                return ParserOp("extract_stack", target=args[0].text("value"))
-            raise Unsupported(f"parser state {state}", f"extract of type {kind} is not supported")
+        case "extract" | "extract_VL":
+            return _extract(args, state)
         case "set":
             return ParserOp("set", field=read_expr(args[0]), value=_source(args[1]))
         case "verify":
             return ParserOp("verify", condition=read_expr(args[0]), value=read_expr(args[1]))
         case "advance":
             return ParserOp("advance", value=read_expr(args[0]))
+        case "shift":
+            return ParserOp("shift", value=Const(args[0].integer()))
         case "primitive":
             return ParserOp("primitive", call=_primitive(args[0]))
         case _:
             raise Unsupported(f"parser state {state}", f"operation {op} is not supported")
+
+
+def _extract(args: list[Node], state: str) -> ParserOp:
+    length = read_expr(args[1]) if len(args) > 1 else None
+    kind = args[0].text("type")
+    match kind:
+        case "regular":
+            return ParserOp("extract", target=args[0].text("value"), length=length)
+        case "stack":
+            return ParserOp("extract_stack", target=args[0].text("value"), length=length)
+        case "union_stack":
+            stack, member = args[0].array("value")
+            return ParserOp(
+                "extract_union_stack", target=stack.text(), member=member.text(), length=length
+            )
+        case _:
+            raise Unsupported(f"parser state {state}", f"extract of type {kind} is not supported")
 
 
 def _source(node: Node) -> Expr | Lookahead:

@@ -15,8 +15,11 @@ from softswitch.bmjson import (
     SizedConst,
     StackRef,
     Text,
+    UnionRef,
+    UnionStackRef,
     Vector,
 )
+from softswitch.codegen import headers
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.names import Names, c_cast, c_type
 from softswitch.errors import BadProgram, Unsupported
@@ -83,11 +86,22 @@ class Actions:
             case "assign", (FieldRef(header, field), value):
                 return self._assign(header, field, _expr(value, x), x)
             case "assign_header", (HeaderRef(to), HeaderRef(source)):
-                return self._assign_header(to, source, x)
+                return headers.assign_header(names, to, source, x.where)
+            case "assign_union", (UnionRef(to), UnionRef(source)):
+                return headers.assign_union(names, to, source, x.where)
+            case "assign_union_stack", (UnionStackRef(to), UnionStackRef(source)):
+                return headers.assign_union_stack(names, to, source, x.where)
+            case "assign_VL", (FieldRef() as to_field, FieldRef() as source_field):
+                return headers.assign_varbit(
+                    names,
+                    (to_field.header, to_field.field),
+                    (source_field.header, source_field.field),
+                    x.where,
+                )
             case "add_header", (HeaderRef(name),):
-                return self._add_header(name, x)
+                return headers.add_header(names, name, x.where)
             case "remove_header", (HeaderRef(name),):
-                return self._remove_header(name, x)
+                return headers.remove_header(names, name, x.where)
             case "count", (Named(_, name), index):
                 number = _find(self._counters, name, "counter", x)
                 cells = f"s->program->counters[{number}].size"
@@ -137,8 +151,11 @@ class Actions:
                 return f"p->resubmit_list = (uint16_t)({_u64(fields, x)});"
             case "recirculate", (fields,):
                 return f"p->recirculate_list = (uint16_t)({_u64(fields, x)});"
-            case (("push" | "pop"), (StackRef(name), Const(count) | SizedConst(count, _))):
-                return self._shift_stack(primitive.op, name, count, x)
+            case (
+                ("push" | "pop"),
+                (StackRef(name) | UnionStackRef(name), Const(count) | SizedConst(count, _)),
+            ):
+                return headers.shift_stack(names, primitive.op, name, count, x.where)
             case "exit", _:
                 return "p->exit = true;"
             case (("no_op" | "log_msg"), _):
@@ -174,49 +191,6 @@ class Actions:
             for field in header.type.fields
             if field.name in values
         )
-
-    def _assign_header(self, to: str, source: str, x: Expressions) -> str:
-        fields = self._names.header(source, x.where).type.fields
-        if self._names.header(to, x.where).type.fields != fields:
-            raise BadProgram(f"{x.where}: {to} and {source} are not of the same type")
-        copies = " ".join(
-            f"{self._names.c_field(to, f.name)} = {self._names.c_field(source, f.name)};"
-            for f in fields
-        )
-        valid = self._names.c_field(source, "$valid$")
-        target = self._names.c_field(to, "$valid$")
-        return f"if ({valid}) {{ {copies} }} {target} = {valid};"
-
-    def _add_header(self, name: str, x: Expressions) -> str:
-        header = self._names.header(name, x.where)
-        c_header = self._names.c_header(name)
-        return (
-            f"if (!{c_header}.valid) {{ memset(&{c_header}, 0, sizeof {c_header}); "
-            f"{c_header}.valid = 1; p->length += {header.type.width // 8}; }}"
-        )
-
-    def _remove_header(self, name: str, x: Expressions) -> str:
-        header = self._names.header(name, x.where)
-        valid = self._names.c_field(name, "$valid$")
-        return f"if ({valid}) {{ {valid} = 0; p->length -= {header.type.width // 8}; }}"
-
-    def _shift_stack(self, op: str, name: str, count: int, x: Expressions) -> str:
-        """push_front and pop_front of P4_16: elements change places, new ones are invalid."""
-        if name not in self._names.program.stacks:
-            raise BadProgram(f"{x.where}: there is no stack {name!r}")
-        elements = [self._names.c_header(h) for h in self._names.program.stacks[name].headers]
-        size, filled = len(elements), self._names.c_next(name)
-        count = min(count, size)
-        if op == "push":
-            pairs = [(i, i - count) for i in range(size - 1, count - 1, -1)]
-            new = elements[:count]
-            more = f"{filled} = {filled} + {count} < {size} ? {filled} + {count} : {size};"
-        else:
-            pairs = [(i, i + count) for i in range(size - count)]
-            new = elements[size - count :]
-            more = f"{filled} -= {filled} < {count} ? {filled} : {count};"
-        swaps = [f"SS_SWAP({elements[a]}, {elements[b]});" for a, b in pairs]
-        return " ".join([*swaps, *(f"{element}.valid = 0;" for element in new), more])
 
     def _execute_meter(self, name: str, index: str, header: str, field: str, x: Expressions) -> str:
         """Outside of the array nothing happens."""

@@ -16,15 +16,19 @@ from softswitch.bmjson import (
     BoolConst,
     Const,
     Expr,
+    Field,
     FieldRef,
     HeaderRef,
     LastField,
+    LastUnionField,
     Op,
     Param,
     StackRef,
+    UnionRef,
 )
+from softswitch.codegen.headers import same_varbit, union_valid
 from softswitch.codegen.layout import words_of
-from softswitch.codegen.names import Names, literal, mask_of
+from softswitch.codegen.names import Names, c_member, field_of, literal, mask_of
 from softswitch.errors import BadProgram, Unsupported
 
 _RING = {"+", "-", "*", "&", "|", "^", "<<"}
@@ -81,6 +85,8 @@ class Expressions:
                 return self.field(header, field)
             case LastField(stack, field):
                 return self._last(stack, field)
+            case LastUnionField(stack, member, field):
+                return self._last_in_union(stack, member, field)
             case Param(index):
                 return self._param(index)
             case Op() if self.is_bool(expr):
@@ -95,21 +101,29 @@ class Expressions:
     def field(self, header: str, field: str) -> Value:
         """The value of a field, sign-extended when the field is signed."""
         declared = self.names.field(header, field, self.where)
-        code = self.names.c_field(header, field)
+        return self._read(self.names.c_header(header), declared)
+
+    def _read(self, c_header: str, declared: Field) -> Value:
+        code = f"{c_header}.{c_member(declared.name)}"
+        if declared.varbit:
+            raise Unsupported(self.where, f"{declared.name} of variable length is not a number")
         if declared.signed:
             return _signed_field(code, declared.width)
         return _unsigned_field(code, declared.width)
 
     def _last(self, stack: str, field: str) -> Value:
-        if stack not in self.names.program.stacks:
-            raise BadProgram(f"{self.where}: there is no stack {stack!r}")
-        elements = self.names.program.stacks[stack].headers
-        value = self.field(elements[0], field)
-        code = value.code
-        for position, element in enumerate(elements[1:], start=2):
-            this = self.field(element, field).code
-            code = f"({self.names.c_next(stack)} == {position} ? {this} : {code})"
-        return Value(code, value.low, value.high)
+        declared = field_of(self.names.stack(stack, self.where).type, field, self.where)
+        return self._read(self.names.c_element(stack, self._last_index(stack)), declared)
+
+    def _last_in_union(self, stack: str, member: str, field: str) -> Value:
+        header_type = self.names.union_member(stack, member, self.where)
+        element = self.names.c_union_element(stack, member, self._last_index(stack))
+        return self._read(element, field_of(header_type, field, self.where))
+
+    def _last_index(self, stack: str) -> str:
+        """Of an empty stack it is the first element: the index must be one of the array's."""
+        filled = self.names.c_next(stack)
+        return f"({filled} ? {filled} - 1 : 0)"
 
     def _param(self, index: int) -> Value:
         if index >= len(self._params):
@@ -201,7 +215,11 @@ class Expressions:
             case Op("?", left, _, _) if left is not None:
                 return self.is_bool(left)
             case Op(op, _, _, _):
-                return op in _COMPARISONS or op in _LOGIC or op in ("not", "d2b", "valid")
+                return (
+                    op in _COMPARISONS
+                    or op in _LOGIC
+                    or op in ("not", "d2b", "valid", "valid_union")
+                )
             case _:
                 return False
 
@@ -218,6 +236,8 @@ class Expressions:
             case Op("valid", None, HeaderRef(name), _):
                 self.names.header(name, self.where)
                 return f"({self.names.c_field(name, '$valid$')} != 0)"
+            case Op("valid_union", None, UnionRef(name) | HeaderRef(name), _):
+                return f"({union_valid(self.names, name, self.where)} != 0)"
             case Op("?", left, right, condition) if left and condition:
                 assert not isinstance(right, int)
                 choice, yes, no = map(self.boolean, (condition, left, right))
@@ -227,6 +247,8 @@ class Expressions:
             case Op(op, left, right, _) if op in _COMPARISONS and left:
                 assert not isinstance(right, int)
                 return self._compare(op, left, right)
+            case Op(op, _, _, _) if self.is_bool(expr):
+                raise Unsupported(self.where, f"{op} of {expr.right}")
             case _:
                 value = self.number(expr)
                 return f"(({value.code}) != 0)"
@@ -236,6 +258,11 @@ class Expressions:
             return f"((bool)({self.boolean(left)}) {op} (bool)({self.boolean(right)}))"
         if isinstance(left, HeaderRef | StackRef) or isinstance(right, HeaderRef | StackRef):
             raise Unsupported(self.where, f"{op} between whole headers")
+        if isinstance(left, FieldRef) and isinstance(right, FieldRef):
+            places = ((left.header, left.field), (right.header, right.field))
+            if all(self.names.field(*place, self.where).varbit for place in places):
+                test = same_varbit(self.names, *places)
+                return test if op == "==" else f"!{test}"
         a, b = self.number(left), self.number(right)
         if a.small and b.small:
             return f"({a.code} {op} {b.code})"

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, SizedConst
-from softswitch.codegen.expressions import Expressions
-from softswitch.codegen.names import Names, literal
+from softswitch.codegen.names import Names, c_bytes, literal
 from softswitch.errors import Unsupported
 
 # C function (without ss_) by BMv2's name. The custom ones can only be changed by BMv2's own CLI.
@@ -34,8 +35,8 @@ def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
             where, f"algorithm {calculation.algorithm}; supported: {', '.join(ALGORITHMS)}"
         )
     pieces = [piece for item in calculation.inputs for piece in _pieces(names, item, where)]
-    aligned = all(width % 8 == 0 for _, _, width in pieces)
-    most = (sum(width for _, _, width in pieces) + 7) // 8
+    aligned = all(piece.width % 8 == 0 for piece in pieces)
+    most = (sum(piece.width for piece in pieces) + 7) // 8
     lines = [
         f"static uint64_t {c_name}(const struct ss_packet *p, const struct phv *v) {{",
         "    (void)p, (void)v;",
@@ -43,9 +44,9 @@ def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
         f"    memset(buf, 0, {most or 1});",
         "    uint32_t at = 0;",
     ]
-    for condition, code, width in pieces:
-        guard = f"if ({condition}) " if condition else ""
-        lines.append(f"    {guard}{{ {_append(code, width, aligned)} at += {width}; }}")
+    for piece in pieces:
+        guard = f"if ({piece.valid}) " if piece.valid else ""
+        lines.append(f"    {guard}{{ {_append(piece, aligned=aligned)} }}")
     lines.append("    uint32_t bytes = (at + 7) / 8;")
     if calculation.payload:
         lines.append("    uint32_t payload = p->len < SS_MAX_PACKET ? p->len : SS_MAX_PACKET;")
@@ -56,19 +57,29 @@ def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _append(code: str, width: int, aligned: bool) -> str:
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """`width` bits of input that count when `valid` ("": always), `bytes` of variable length."""
+
+    valid: str
+    code: str
+    width: int
+    bytes: str = ""
+
+
+def _append(piece: _Piece, *, aligned: bool) -> str:
+    if piece.bytes:
+        append = f"ss_append_bytes(buf, at, {piece.code}, {piece.bytes});"
+        return f"{append} at += 8 * {piece.bytes};"
     if aligned:
-        return f"ss_put(buf + at / 8, {code}, {width // 8});"
-    if width <= 64:
-        return f"ss_append_bits(buf, at, (uint64_t)({code}), {width});"
-    return (
-        f"ss_append_bits(buf, at, (uint64_t)(({code}) >> 64), {width - 64}); "
-        f"ss_append_bits(buf, at + {width - 64}, (uint64_t)({code}), 64);"
-    )
+        append = f"ss_put(buf + at / 8, {piece.code}, {piece.width // 8});"
+    else:
+        append = f"ss_append(buf, at, {piece.code}, {piece.width});"
+    return f"{append} at += {piece.width};"
 
 
-def _pieces(names: Names, item: Arg, where: str) -> list[tuple[str, str, int]]:
-    """(condition or "", code, width in bits) of each field of one input."""
+def _pieces(names: Names, item: Arg, where: str) -> list[_Piece]:
+    """The fields of one input."""
     match item:
         case FieldRef(header, field):
             return [_field(names, header, field, where)]
@@ -78,13 +89,13 @@ def _pieces(names: Names, item: Arg, where: str) -> list[tuple[str, str, int]]:
         case SizedConst(value, width):
             if width > 128:
                 raise Unsupported(where, f"a constant of {width} bits; at most 128")
-            return [("", literal(value), width)]
+            return [_Piece("", literal(value), width)]
         case _:
             raise Unsupported(where, f"input {item} is not supported")
 
 
-def _field(names: Names, header: str, field: str, where: str) -> tuple[str, str, int]:
+def _field(names: Names, header: str, field: str, where: str) -> _Piece:
     declared = names.field(header, field, where)
-    Expressions(names, where).field(header, field)  # refuses what cannot be read
     valid = "" if names.header(header, where).metadata else names.c_field(header, "$valid$")
-    return valid, names.c_field(header, field), declared.width
+    length = f"{names.c_header(header)}.{c_bytes(field)}" if declared.varbit else ""
+    return _Piece(valid, names.c_field(header, field), declared.width, length)

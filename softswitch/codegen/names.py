@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from softswitch.bmjson import Field, Header, Program
+from softswitch.bmjson import Field, Header, HeaderType, Program, Stack, Union, UnionStack
 from softswitch.errors import BadProgram, Unsupported
 
 MAX_WIDTH = 128
@@ -38,24 +38,36 @@ def mask_of(width: int) -> int:
 
 
 def sanitized(name: str) -> str:
-    """A name as part of a C identifier."""
-    return re.sub(r"\W", "_", name)
+    """A name as part of a C identifier; names that differ in `.` and `_` stay different."""
+    return re.sub(r"[^A-Za-z0-9_]", lambda match: f"_{ord(match[0]):x}_", name)
 
 
 class Names:
-    """Where everything of a program lives in the generated `struct phv *v`."""
+    """Where everything of a program lives in the generated `struct phv *v`.
+
+    Headers of one type are structs of one type; a stack is an array of them, a stack of unions one
+    array for each member of the union.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._header_names = {
-            name: f"h{number}_{sanitized(name)}" for number, name in enumerate(program.headers)
+        self._types = {
+            name: f"t{number}_{sanitized(name)}" for number, name in enumerate(program.header_types)
         }
+        self._unions = {
+            instance: union
+            for union in program.unions.values()
+            for instance in union.members.values()
+        }
+        self._arrays: dict[str, tuple[str, int]] = {}  # C type and length by name
+        self._places = self._place_headers()
         self._stack_names = {
-            name: f"next{number}_{sanitized(name)}" for number, name in enumerate(program.stacks)
+            name: f"next{number}_{sanitized(name)}"
+            for number, name in enumerate((*program.stacks, *program.union_stacks))
         }
         for header_type in program.header_types.values():
             for field in header_type.fields:
-                if field.width > MAX_WIDTH:
+                if field.width > MAX_WIDTH and not field.varbit:
                     raise Unsupported(
                         f"{header_type.name}.{field.name}",
                         f"fields of {field.width} bits are not supported; at most {MAX_WIDTH}",
@@ -67,33 +79,91 @@ class Names:
                     f"cells of {register.width} bits are not supported; at most {MAX_WIDTH}",
                 )
 
+    def _place_headers(self) -> dict[str, str]:
+        """The member of `struct phv` that holds each header."""
+        program = self.program
+        places: dict[str, str] = {}
+        for number, stack in enumerate(program.stacks.values()):
+            array = f"s{number}_{sanitized(stack.name)}"
+            self._arrays[array] = self._types[stack.type.name], len(stack.headers)
+            places |= {name: f"{array}[{i}]" for i, name in enumerate(stack.headers)}
+        for union_stack in program.union_stacks.values():
+            for i, union in enumerate(union_stack.unions):
+                for member, name in program.unions[union].members.items():
+                    array = self._union_array(union_stack.name, member)
+                    kind = self._types[program.headers[name].type.name]
+                    self._arrays[array] = kind, len(union_stack.unions)
+                    places[name] = f"{array}[{i}]"
+        for number, header in enumerate(program.headers.values()):
+            places.setdefault(header.name, f"h{number}_{sanitized(header.name)}")
+        return places
+
+    def _union_array(self, stack: str, member: str) -> str:
+        number = list(self.program.union_stacks).index(stack)
+        return f"u{number}_{sanitized(stack)}_{sanitized(member)}"
+
     def header(self, name: str, where: str) -> Header:
         """The header instance called `name`."""
         if name not in self.program.headers:
             raise BadProgram(f"{where}: there is no header {name!r}")
         return self.program.headers[name]
 
+    def stack(self, name: str, where: str) -> Stack:
+        """The header stack called `name`."""
+        if name not in self.program.stacks:
+            raise BadProgram(f"{where}: there is no stack {name!r}")
+        return self.program.stacks[name]
+
+    def union(self, name: str, where: str) -> Union:
+        """The header union called `name`."""
+        if name not in self.program.unions:
+            raise BadProgram(f"{where}: there is no header union {name!r}")
+        return self.program.unions[name]
+
+    def union_stack(self, name: str, where: str) -> UnionStack:
+        """The stack of header unions called `name`."""
+        if name not in self.program.union_stacks:
+            raise BadProgram(f"{where}: there is no stack of header unions {name!r}")
+        return self.program.union_stacks[name]
+
+    def union_member(self, stack: str, member: str, where: str) -> HeaderType:
+        """The header type of a member of the unions in a stack."""
+        first = self.union(self.union_stack(stack, where).unions[0], where)
+        if member not in first.members:
+            raise BadProgram(f"{where}: the unions of {stack!r} have no member {member!r}")
+        return self.header(first.members[member], where).type
+
     def field(self, header: str, field: str, where: str) -> Field:
         """The declaration of a field, `$valid$` included."""
         if field == "$valid$":
             self.header(header, where)
             return Field("$valid$", 1, False)
-        for declared in self.header(header, where).type.fields:
-            if declared.name == field:
-                return declared
-        raise BadProgram(f"{where}: header {header!r} has no field {field!r}")
+        return field_of(self.header(header, where).type, field, where)
 
-    def c_header(self, name: str) -> str:
+    def siblings(self, header: str) -> list[str]:
+        """The other members of the union that a header is in."""
+        union = self._unions.get(header)
+        return [name for name in union.members.values() if name != header] if union else []
+
+    def c_header(self, name: str, phv: str = "v") -> str:
         """The struct of a header instance."""
-        return f"v->{self._header_names[name]}"
+        return f"{phv}->{self._places[name]}"
+
+    def c_element(self, stack: str, index: str) -> str:
+        """The struct of an element of a stack; `index` is C code that is less than its size."""
+        number = list(self.program.stacks).index(stack)
+        return f"v->s{number}_{sanitized(stack)}[{index}]"
+
+    def c_union_element(self, stack: str, member: str, index: str) -> str:
+        """The struct of a member of a union in a stack."""
+        return f"v->{self._union_array(stack, member)}[{index}]"
 
     def c_field(self, header: str, field: str, phv: str = "v") -> str:
         """A field as an lvalue."""
-        member = "valid" if field == "$valid$" else f"f_{sanitized(field)}"
-        return f"{phv}->{self._header_names[header]}.{member}"
+        return f"{self.c_header(header, phv)}.{c_member(field)}"
 
     def c_next(self, stack: str) -> str:
-        """How many elements of a stack the parser has filled."""
+        """How many elements of a stack, of headers or unions, the parser has filled."""
         return f"v->{self._stack_names[stack]}"
 
     def intrinsic(self, name: str) -> tuple[str, str] | None:
@@ -121,18 +191,44 @@ class Names:
         return f"{self.c_field(*found, phv)} = {c_cast(value, width)};"
 
     def structs(self) -> str:
-        """The definition of `struct phv`."""
-        lines = ["struct phv {"]
+        """The definitions of the header types and of `struct phv`."""
+        lines = []
+        for name, header_type in self.program.header_types.items():
+            lines.append(f"struct {self._types[name]} {{")
+            for field in sorted(header_type.fields, key=lambda f: (f.varbit, -f.width)):
+                member = c_member(field.name)
+                if field.varbit:
+                    lines.append(f"    uint32_t {c_bytes(field.name)};")
+                    lines.append(f"    uint8_t {member}[{max(field.width // 8, 1)}];")
+                else:
+                    lines.append(f"    {c_type(field.width)} {member};")
+            lines += ["    uint8_t valid;", "};"]
+        lines.append("struct phv {")
+        for name, (kind, length) in self._arrays.items():
+            lines.append(f"    struct {kind} {name}[{length}];")
         for name, header in self.program.headers.items():
-            lines.append("    struct {")
-            lines += [
-                f"        {c_type(field.width)} f_{sanitized(field.name)};"
-                for field in sorted(header.type.fields, key=lambda f: -f.width)
-            ]
-            lines.append("        uint8_t valid;")
-            lines.append(f"    }} {self._header_names[name]};")
+            if "[" not in self._places[name]:
+                lines.append(f"    struct {self._types[header.type.name]} {self._places[name]};")
         lines += [f"    uint32_t {name};" for name in self._stack_names.values()]
         return "\n".join([*lines, "};"])
+
+
+def c_member(field: str) -> str:
+    """The member of a header's struct that holds a field, `$valid$` included."""
+    return "valid" if field == "$valid$" else f"f_{sanitized(field)}"
+
+
+def c_bytes(field: str) -> str:
+    """The member of a header's struct that holds how many bytes a variable-length field has."""
+    return f"n_{sanitized(field)}"
+
+
+def field_of(header_type: HeaderType, field: str, where: str) -> Field:
+    """The declaration of a field of a header type."""
+    for declared in header_type.fields:
+        if declared.name == field:
+            return declared
+    raise BadProgram(f"{where}: header type {header_type.name!r} has no field {field!r}")
 
 
 def c_cast(value: str, width: int) -> str:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from softswitch.bmjson import Checksum, FieldList, HeaderType
+from softswitch.bmjson import Checksum, Field, FieldList, HeaderType
 from softswitch.codegen.expressions import Expressions
+from softswitch.codegen.headers import wire_bytes
 from softswitch.codegen.layout import words_of
-from softswitch.codegen.names import Names, c_cast
+from softswitch.codegen.names import Names, c_bytes, c_cast, c_member
 from softswitch.errors import BadProgram, Unsupported
 
 
@@ -45,31 +46,56 @@ def deparse_function(names: Names, order: Iterable[str], updates: Iterable[str])
     ]
     for name in order:
         header_type = names.header(name, "deparser").type
-        stores = " ".join(_stores(names, name, header_type))
+        stores = " ".join(_stores(names.c_header(name), header_type))
+        size = wire_bytes(header_type, names.c_header(name), "deparser")
         valid = names.c_field(name, "$valid$")
-        lines.append(f"    if ({valid}) {{ {stores} o += {header_type.width // 8}; }}")
+        lines.append(f"    if ({valid}) {{ {stores} o += {size}; }}")
     return "\n".join([*lines, "    return (uint32_t)(o - out);", "}"])
 
 
-def _stores(names: Names, header: str, header_type: HeaderType) -> Iterable[str]:
-    """Stores of a header, several fields at a time where they share bytes."""
-    start, bits, parts = 0, 0, list[tuple[str, int]]()
+def _stores(header: str, header_type: HeaderType) -> Iterable[str]:
+    """Stores of a header at `o`, several fields at a time where they share bytes."""
+    start, bits, parts, behind = 0, 0, list[Field](), ""
     for field in header_type.fields:
-        parts.append((names.c_field(header, field.name), field.width))
-        bits += field.width
+        if field.varbit and not parts:
+            length = f"{header}.{c_bytes(field.name)}"
+            yield f"memcpy(o + {start}, {header}.{c_member(field.name)}, {length});"
+            behind = f" + {length}"
+            continue
+        parts.append(field)
+        bits += 0 if field.varbit else field.width
         if bits % 8:
             continue
-        if bits > 128:
-            raise Unsupported(f"header {header}", f"{bits} bits in fields that share bytes")
-        kind = "uint64_t" if bits <= 64 else "ss_u128"
-        code, rest = [], bits
-        for lvalue, width in parts:
-            rest -= width
-            code.append(f"({kind}){lvalue} << {rest}" if rest else f"({kind}){lvalue}")
-        yield f"ss_put(o + {start}, {' | '.join(code)}, {bits // 8});"
+        yield _store(header, parts, bits, f"o{behind} + {start}")
+        if any(part.varbit for part in parts):
+            behind = f" + {header}.{c_bytes(next(p.name for p in parts if p.varbit))}"
         start, bits, parts = start + bits // 8, 0, []
-    if parts:
-        raise Unsupported(f"header {header}", "its width is not a multiple of 8 bits")
+
+
+def _store(header: str, parts: Sequence[Field], bits: int, out: str) -> str:
+    """A store of fields that share bytes, `bits` without that of variable length."""
+    if bits > 128 or any(part.varbit for part in parts):
+        return _store_bit_by_bit(header, parts, bits, out)
+    kind = "uint64_t" if bits <= 64 else "ss_u128"
+    code, rest = [], bits
+    for part in parts:
+        rest -= part.width
+        lvalue = f"({kind}){header}.{c_member(part.name)}"
+        code.append(f"{lvalue} << {rest}" if rest else lvalue)
+    return f"ss_put({out}, {' | '.join(code)}, {bits // 8});"
+
+
+def _store_bit_by_bit(header: str, parts: Sequence[Field], bits: int, out: str) -> str:
+    lengths = "".join(f" + {header}.{c_bytes(part.name)}" for part in parts if part.varbit)
+    code = [f"uint32_t at = 0; memset({out}, 0, {bits // 8}{lengths});"]
+    for part in parts:
+        lvalue = f"{header}.{c_member(part.name)}"
+        if part.varbit:
+            length = f"{header}.{c_bytes(part.name)}"
+            code.append(f"ss_append_bytes({out}, at, {lvalue}, {length}); at += 8 * {length};")
+            continue
+        code.append(f"ss_append({out}, at, {lvalue}, {part.width}); at += {part.width};")
+    return f"{{ {' '.join(code)} }}"
 
 
 def digest_function(names: Names, lists: Mapping[int, FieldList]) -> tuple[str, int]:
@@ -78,7 +104,7 @@ def digest_function(names: Names, lists: Mapping[int, FieldList]) -> tuple[str, 
     for learn_list in lists.values():
         at, stores = 0, []
         for header, field in learn_list.fields:
-            width = names.field(header, field, f"digest {learn_list.name}").width
+            width = _fixed(names, header, field, f"digest {learn_list.name}").width
             lvalue = names.c_field(header, field)
             stores.append(f"out[{at}] = (uint64_t){lvalue};")
             if words_of(width) == 2:
@@ -99,12 +125,20 @@ def digest_function(names: Names, lists: Mapping[int, FieldList]) -> tuple[str, 
     return "\n".join(lines), longest
 
 
+def _fixed(names: Names, header: str, field: str, where: str) -> Field:
+    """The declaration of a field that has a width."""
+    declared = names.field(header, field, where)
+    if declared.varbit:
+        raise Unsupported(where, f"{header}.{field} is of variable length")
+    return declared
+
+
 def keep_function(names: Names, lists: Mapping[int, FieldList]) -> str:
     """The C function `keep`: clears the metadata of `to`, takes a field list from `from`."""
     metadata = [header for header in names.program.headers.values() if header.metadata]
     clears = [
-        f"    memset(&{names.c_header(header.name).replace('v->', 'to->', 1)}, 0, "
-        f"sizeof {names.c_header(header.name).replace('v->', 'to->', 1)});"
+        f"    memset(&{names.c_header(header.name, 'to')}, 0, "
+        f"sizeof {names.c_header(header.name, 'to')});"
         for header in metadata
     ]
     cases = []
@@ -112,7 +146,7 @@ def keep_function(names: Names, lists: Mapping[int, FieldList]) -> str:
         copies = " ".join(
             f"{names.c_field(h, f, 'to')} = {names.c_field(h, f, 'from')};"
             for h, f in field_list.fields
-            if names.field(h, f, f"field list {field_list.name}")
+            if _fixed(names, h, f, f"field list {field_list.name}")
         )
         cases.append(f"    case {field_list.id}: {copies} break;")
     return "\n".join(

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from softswitch.bmjson import Lookahead
 from softswitch.codegen.names import literal, mask_of
-from softswitch.errors import Unsupported
 
 
-def read_bits(data: str, offset: int, width: int, where: str) -> str:
+def read_bits(data: str, offset: int, width: int) -> str:
     """C code of `width` (up to 128) bits that start `offset` bits behind the byte `data`."""
     first, last = offset // 8, (offset + width - 1) // 8
     count = last - first + 1
     if count > 16:
-        raise Unsupported(where, f"{width} bits that start within a byte are not supported")
+        high = read_bits(data, offset, width - 64)
+        return f"((ss_u128){high} << 64 | {read_bits(data, offset + width - 64, 64)})"
     load = f"ss_get({data} + {first}, {count})"
     if count <= 8:
         load = f"(uint64_t){load}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from softswitch.bmjson import (
     CORE_ERRORS,
+    Const,
     Expr,
     FieldRef,
     HeaderType,
@@ -14,7 +15,8 @@ from softswitch.bmjson import (
 )
 from softswitch.codegen.actions import Actions
 from softswitch.codegen.expressions import Expressions, Value
-from softswitch.codegen.names import Names, c_cast, mask_of
+from softswitch.codegen.headers import assign_varbit
+from softswitch.codegen.names import Names, c_bytes, c_cast, c_member, mask_of
 from softswitch.codegen.packetbits import lookahead_guard, read_bits
 from softswitch.codegen.select import select
 from softswitch.errors import BadProgram, Unsupported
@@ -79,11 +81,17 @@ class ParserWriter:
         x = Expressions(self._names, where)
         match op.op:
             case "extract":
-                return self._extract(op.target, where)
+                return self._extract(op, x)
             case "extract_stack":
-                return self._extract_stack(op.target, where)
+                return self._extract_stack(op, x)
+            case "extract_union_stack":
+                return self._extract_union_stack(op, x)
             case "set" if isinstance(op.field, FieldRef) and op.value is not None:
                 return self._set(op.field, op.value, x)
+            case "shift" if isinstance(op.value, Const):
+                short = self._fail("PacketTooShort")
+                by = op.value.value
+                return f"if (left < {by}u) {short} data += {by}u; left -= {by}u;"
             case "verify" if op.condition is not None and op.value is not None:
                 assert not isinstance(op.value, Lookahead)
                 code = x.number(op.value).code
@@ -95,42 +103,77 @@ class ParserWriter:
             case _:
                 raise Unsupported(where, f"operation {op.op} is not supported")
 
-    def _extract(self, name: str, where: str) -> str:
-        header_type = self._names.header(name, where).type
-        if header_type.width % 8:
-            raise Unsupported(where, f"header {name} of {header_type.width} bits")
-        size = header_type.width // 8
-        short = self._fail("PacketTooShort")
-        return f"if (left < {size}) {short} {self._load(name, header_type, where)}"
+    def _extract(self, op: ParserOp, x: Expressions) -> str:
+        names = self._names
+        header = names.header(op.target, x.where)
+        others = [names.c_header(other) for other in names.siblings(op.target)]
+        return self._extract_into(names.c_header(op.target), others, header.type, op, x)
 
-    def _load(self, name: str, header_type: HeaderType, where: str) -> str:
-        at, loads = 0, []
+    def _extract_stack(self, op: ParserOp, x: Expressions) -> str:
+        stack, counter = self._names.stack(op.target, x.where), self._names.c_next(op.target)
+        element = self._names.c_element(op.target, counter)
+        code = self._extract_into(element, [], stack.type, op, x)
+        return self._push(counter, len(stack.headers), code)
+
+    def _extract_union_stack(self, op: ParserOp, x: Expressions) -> str:
+        names = self._names
+        unions, counter = names.union_stack(op.target, x.where).unions, names.c_next(op.target)
+        header_type = names.union_member(op.target, op.member, x.where)
+        members = names.union(unions[0], x.where).members
+        element = names.c_union_element(op.target, op.member, counter)
+        others = [
+            names.c_union_element(op.target, other, counter)
+            for other in members
+            if other != op.member
+        ]
+        return self._push(
+            counter, len(unions), self._extract_into(element, others, header_type, op, x)
+        )
+
+    def _push(self, counter: str, size: int, extract: str) -> str:
+        return f"if ({counter} >= {size}) {self._fail('StackOutOfBounds')} {extract} {counter}++;"
+
+    def _extract_into(
+        self, element: str, others: list[str], header_type: HeaderType, op: ParserOp, x: Expressions
+    ) -> str:
+        """Reads a header into the struct `element`; `others` are the rest of its union."""
+        varbit = header_type.varbit
+        if (varbit is None) != (op.length is None):
+            raise BadProgram(f"{x.where}: extract and length of type {header_type.name} disagree")
+        fixed = header_type.width - (varbit.width if varbit else 0)
+        if fixed % 8:
+            raise Unsupported(x.where, f"header type {header_type.name} of {fixed} bits")
+        size, short = fixed // 8, self._fail("PacketTooShort")
+        begin = f"{{ if (left < {size}) {short}"
+        if varbit is not None and op.length is not None:
+            length = x.number(op.length)
+            begin = (
+                f"{{ uint64_t bits = (uint64_t)({length.code}), bytes = bits / 8; "
+                f"if (bits % 8) {self._fail('ParserInvalidArgument')} "
+                f"if (left < {size} + bytes) {short} "
+                f"if (bytes > {varbit.width // 8}) {self._fail('HeaderTooShort')}"
+            )
+        at, behind, loads = 0, "", []
         for field in header_type.fields:
-            code = read_bits("data", at, field.width, where)
-            loads.append(f"{self._names.c_field(name, field.name)} = {code};")
+            member = f"{element}.{c_member(field.name)}"
+            if field.varbit:
+                loads.append(f"{element}.{c_bytes(field.name)} = (uint32_t)bytes;")
+                loads.append(f"ss_get_bytes({member}, data + {at // 8}, bytes, {at % 8});")
+                behind = " + bytes"
+                continue
+            code = read_bits(f"data{behind}", at, field.width)
+            loads.append(f"{member} = {code};")
             at += field.width
-        size = header_type.width // 8
-        valid = self._names.c_field(name, "$valid$")
-        return " ".join([*loads, f"{valid} = 1; data += {size}; left -= {size};"])
-
-    def _extract_stack(self, name: str, where: str) -> str:
-        if name not in self._program.stacks:
-            raise BadProgram(f"{where}: there is no stack {name!r}")
-        stack = self._program.stacks[name]
-        counter = self._names.c_next(name)
-        size = stack.type.width // 8
-        cases = " ".join(
-            f"case {number}: {self._load(element, stack.type, where)} break;"
-            for number, element in enumerate(stack.headers)
-        )
-        return (
-            f"if ({counter} >= {len(stack.headers)}) {self._fail('StackOutOfBounds')} "
-            f"if (left < {size}) {self._fail('PacketTooShort')} "
-            f"switch ({counter}++) {{ {cases} }}"
-        )
+        loads += [f"{other}.valid = 0;" for other in others]
+        end = f"{element}.valid = 1; data += {size}{behind}; left -= (uint32_t)({size}{behind}); }}"
+        return " ".join([begin, *loads, end])
 
     def _set(self, field: FieldRef, value: Expr | Lookahead, x: Expressions) -> str:
-        width = self._names.field(field.header, field.field, x.where).width
+        declared = self._names.field(field.header, field.field, x.where)
+        if declared.varbit and isinstance(value, FieldRef):
+            places = ((field.header, field.field), (value.header, value.field))
+            return assign_varbit(self._names, *places, x.where)
+        width = declared.width
         target = self._names.c_field(field.header, field.field)
         number = self._number(value, x)
         code = number.wide_code if width > 64 else number.code
@@ -138,7 +181,7 @@ class ParserWriter:
 
     def _number(self, value: Expr | Lookahead, x: Expressions) -> Value:
         if isinstance(value, Lookahead):
-            code = read_bits("data", value.offset, value.width, x.where)
+            code = read_bits("data", value.offset, value.width)
             if value.width > 64:
                 code = f"(ss_u128){code}"
             return Value(code, 0, mask_of(value.width))

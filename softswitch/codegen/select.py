@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from softswitch.bmjson import Expr, FieldRef, LastField, Lookahead, ParserState, Transition
+from softswitch.bmjson import (
+    Expr,
+    FieldRef,
+    LastField,
+    LastUnionField,
+    Lookahead,
+    ParserState,
+    Transition,
+)
 from softswitch.codegen.layout import WORD_BITS, ValueSetLayout, words_of
-from softswitch.codegen.names import Names, literal, mask_of
+from softswitch.codegen.names import Names, c_member, field_of, literal, mask_of
 from softswitch.codegen.packetbits import lookahead_guard, read_bits
 from softswitch.errors import BadProgram, Unsupported
 
@@ -50,11 +58,16 @@ def key_width(names: Names, key: Expr | Lookahead, where: str) -> int:
         case Lookahead(_, width):
             return width
         case FieldRef(header, field):
-            return names.field(header, field, where).width
-        case LastField(stack, field) if stack in names.program.stacks:
-            return names.field(names.program.stacks[stack].headers[0], field, where).width
+            declared = names.field(header, field, where)
+        case LastField(stack, field):
+            declared = field_of(names.stack(stack, where).type, field, where)
+        case LastUnionField(stack, member, field):
+            declared = field_of(names.union_member(stack, member, where), field, where)
         case _:
             raise Unsupported(where, f"select over {key} is not supported")
+    if declared.varbit:
+        raise Unsupported(where, f"select over {declared.name} of variable length")
+    return declared.width
 
 
 def select(
@@ -97,24 +110,18 @@ def _key(names: Names, key: Expr | Lookahead, where: str, errors: Mapping[str, s
             words, end = [], offset + width
             for low in range(0, width, WORD_BITS):
                 start = max(offset, end - low - WORD_BITS)
-                words.append(f"(uint64_t){read_bits('data', start, end - low - start, where)}")
+                words.append(f"(uint64_t){read_bits('data', start, end - low - start)}")
             return _Key(width, lookahead_guard(key, errors["PacketTooShort"]), tuple(words))
         case FieldRef(header, field):
             return _Key(width, "", _field_words(names.c_field(header, field), width))
         case LastField(stack, field):
-            elements = names.program.stacks[stack].headers
-            counter = names.c_next(stack)
-            words = list(_field_words(names.c_field(elements[0], field), width))
-            for position, element in enumerate(elements[1:], start=2):
-                these = _field_words(names.c_field(element, field), width)
-                words = [
-                    f"({counter} == {position} ? {this} : {others})"
-                    for this, others in zip(these, words, strict=True)
-                ]
-            guard = f"if ({counter} == 0) {errors['StackOutOfBounds']}"
-            return _Key(width, guard, tuple(words))
+            element = names.c_element(stack, f"{names.c_next(stack)} - 1")
+        case LastUnionField(stack, member, field):
+            element = names.c_union_element(stack, member, f"{names.c_next(stack)} - 1")
         case _:
             raise Unsupported(where, f"select over {key} is not supported")
+    empty = f"if ({names.c_next(stack)} == 0) {errors['StackOutOfBounds']}"
+    return _Key(width, empty, _field_words(f"{element}.{c_member(field)}", width))
 
 
 def _field_words(lvalue: str, width: int) -> tuple[str, ...]:

@@ -101,6 +101,16 @@ SS_INLINE void ss_append_bits(uint8_t *buf, uint32_t at, uint64_t v, unsigned wi
     }
 }
 
+/* The same for a width of up to 128. */
+SS_INLINE void ss_append(uint8_t *buf, uint32_t at, ss_u128 v, unsigned width) {
+    if (width > 64) {
+        ss_append_bits(buf, at, (uint64_t)(v >> 64), width - 64);
+        at += width - 64;
+        width = 64;
+    }
+    ss_append_bits(buf, at, (uint64_t)v, width);
+}
+
 /* The `width` (at most 64) bits from bit `at` on. */
 SS_INLINE uint64_t ss_bits(const uint8_t *buf, uint32_t at, unsigned width) {
     uint64_t v = 0;

@@ -10,6 +10,7 @@
 #include "lookup.h"
 #include "meter.h"
 #include "ss.h"
+#include "varbit.h"
 
 /* Shifts whose amount is a run-time value: C leaves amounts of the width and beyond undefined. */
 SS_INLINE uint64_t ss_shl64(uint64_t v, uint64_t by) { return by < 64 ? v << by : 0; }

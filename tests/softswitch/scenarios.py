@@ -111,6 +111,73 @@ def un_packet(source: random.Random) -> Packet:
     return source.randrange(1, 5), mutated(source, data)
 
 
+def unions_packet(source: random.Random) -> Packet:
+    """For unions.p4: the first union, then options of all members."""
+    data = source.randbytes(5) + bytes([source.randrange(8)]) + source.randbytes(8)
+    first = source.randrange(4)
+    if first == 1:
+        value = source.choice((0xFF, source.randrange(256)))
+        data += bytes([1, value]) + (source.randbytes(5) if value == 0xFF else b"")
+    elif first == 2:
+        data += b"\x02" + source.randbytes(4)
+    for _ in range(source.randrange(5)):
+        kind = source.choice((0x10, 0x10, 0x1F, 0x20, 0x20, 0x30, 0x30, 0))
+        if kind == 0x30:
+            length = source.choice((0, 1, 3, 8, 8, 9, source.randrange(256)))
+            data += bytes([kind, length]) + source.randbytes(length)
+        elif kind == 0x20:
+            data += bytes([kind]) + source.randbytes(4)
+        elif kind:
+            data += bytes([kind, source.randrange(256)])
+        else:
+            data += b"\0"
+    if source.random() < 0.5:
+        data += b"\x40" + source.randbytes(source.randrange(20))
+    return source.randrange(1, 5), mutated(source, data)
+
+
+def _varbit_ip(source: random.Random, kind: int) -> bytes:
+    words = source.choice((2, 2, 3, 4, 6, 6, 7, source.randrange(16)))
+    options = source.randbytes(4 * max(0, words - 2))
+    if source.random() < 0.5:
+        options = bytes(len(options))  # numbers that are equal though not of one length
+    fields = bytes([words, kind]) + source.randbytes(4) + options
+    return fields[:2] + _internet_checksum(fields).to_bytes(2) + fields[2:]
+
+
+def _internet_checksum(data: bytes) -> int:
+    data += bytes(len(data) % 2)
+    total = sum(int.from_bytes(data[i : i + 2]) for i in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def varbit_packet(source: random.Random) -> Packet:
+    """For varbit.p4: each way through the parser, with lengths that do and do not fit."""
+    ether_type = source.choice((0x0800, 0x0800, 0x1000, 0x2000))
+    data = source.randbytes(5) + bytes([source.randrange(8)]) + source.randbytes(6)
+    data += ether_type.to_bytes(2)
+    follow = {0x1000: 1, 0x2000: 2}.get(ether_type, 0)
+    if ether_type == 0x0800:
+        follow = source.choice((1, 2, 4, 4, 9))
+        data += _varbit_ip(source, follow)
+        if follow == 4:
+            data += _varbit_ip(source, 0)
+    if follow == 1:
+        for number in range(source.randrange(1, 5)):
+            length = source.choice((0, 1, 2, 2, 6, 6, 7))
+            data += bytes([length << 1 | (number > 0 and source.random() < 0.4)])
+            data += source.choice((bytes(length), source.randbytes(length)))
+            data += bytes([source.choice((0x80, 0, source.randrange(256)))])
+    if follow in (1, 2):
+        bits = source.choice((0, 8, 16, 64, 64, 72, 12, source.randrange(4096)))
+        data += (bits << 4 | source.randrange(16)).to_bytes(2) + source.randbytes(bits // 8 + 1)
+    if source.random() < 0.5:
+        data += source.randbytes(source.randrange(30))
+    return source.randrange(1, 5), mutated(source, data)
+
+
 # ---- entries -------------------------------------------------------------------------------------
 
 
@@ -336,6 +403,8 @@ def _feature(
 FEATURES = (
     Scenario("parser", nothing, parser_packet),
     _feature("valueset"),
+    Scenario("unions", nothing, unions_packet),
+    Scenario("varbit", nothing, varbit_packet),
     _feature("match", match_updates, 24),
     _feature("selector", selector_updates),
     _feature("state", nothing, 20),

@@ -50,7 +50,8 @@ def _wide_field(raw: dict[str, Any]) -> None:
 
 def _varbit(raw: dict[str, Any]) -> None:
     probe_type = next(t for t in raw["header_types"] if t["name"] == "probe_t")
-    probe_type["fields"].append(["tail", "*"])
+    probe_type["fields"] += [["tail", "*"], ["more", "*"]]
+    probe_type["max_length"] = 80
 
 
 def _next_state(raw: dict[str, Any]) -> None:
@@ -67,7 +68,7 @@ REFUSED: list[tuple[str, Change, type[Exception], str]] = [
     ("hashes", _algorithm, Unsupported, "calculation calc_of_mine: algorithm md5"),
     ("match", _match_type, Unsupported, "match type fuzzy"),
     ("match", _wide_field, Unsupported, "probe_t.huge: fields of 4096 bits"),
-    ("match", _varbit, Unsupported, "probe_t.tail: variable-length"),
+    ("match", _varbit, BadProgram, "probe_t has more than one variable-length field"),
     ("match", _next_state, BadProgram, "nowhere"),
     ("match", _no_headers, BadProgram, "headers"),
 ]
