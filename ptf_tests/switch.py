@@ -25,25 +25,41 @@ class SwitchError(Exception):
 
 
 class SwitchProcess:
-    """One switch, running from ``start()`` to ``stop()``; its output goes to ``log``."""
+    """One switch, running from ``start()`` to ``stop()``; its output goes to ``log``.
+
+    ``number`` makes its address, and is its device id unless another is given. It starts with a
+    ``program`` (BMv2 JSON) or waits for a controller's.
+    """
 
     def __init__(
-        self, target: str, device_id: int, interfaces: Mapping[int, str], log: Path
+        self,
+        target: str,
+        number: int,
+        interfaces: Mapping[int, str],
+        log: Path,
+        *,
+        device_id: int | None = None,
+        program: Path | None = None,
     ) -> None:
-        self.address = f"127.0.0.1:{50050 + device_id}"
+        self.address = f"127.0.0.1:{50050 + number}"
         self.log = log
-        self._command = self._arguments(target, device_id, interfaces)
+        self._number = number
+        self._device_id = number if device_id is None else device_id
+        self._command = self._arguments(target, interfaces, program)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _arguments(self, target: str, device_id: int, interfaces: Mapping[int, str]) -> list[str]:
+    def _arguments(
+        self, target: str, interfaces: Mapping[int, str], program: Path | None
+    ) -> list[str]:
         if target == "bmv2":
-            program = shutil.which("simple_switch_grpc")
-            if program is None:
+            executable = shutil.which("simple_switch_grpc")
+            if executable is None:
                 raise SwitchError("simple_switch_grpc is not on PATH: use --target softswitch")
-            command = [program, "--thrift-port", str(9090 + device_id)]
+            command = [executable, "--thrift-port", str(9090 + self._number)]
         else:
             command = [sys.executable, "-m", "softswitch"]
-        command += ["--no-p4", "--device-id", str(device_id)]
+        command += ["--device-id", str(self._device_id)]
+        command += ["--no-p4"] if program is None else [str(program)]
         for port, interface in interfaces.items():
             command += ["-i", f"{port}@{interface}"]
         command += ["--", "--grpc-server-addr", self.address]
@@ -62,6 +78,13 @@ class SwitchProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        """Of the running switch."""
+        if self._process is None:
+            raise SwitchError("the switch does not run")
+        return self._process.pid
 
     def check(self) -> None:
         """Raise SwitchError when the process has ended."""

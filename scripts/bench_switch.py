@@ -1,167 +1,411 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: GPL-2.0-only
-"""Compare switches in one run: packets/s forwarded by fabric.p4, entries/s written over P4Runtime.
+# SPDX-License-Identifier: Apache-2.0
+"""Compare softswitch with BMv2 and with the ceiling of packet sockets, in one run on one machine.
 
-    unshare --net -- .venv/bin/python scripts/bench_switch.py [softswitch] [bmv2]
+    unshare --net -- .venv/bin/python scripts/bench_switch.py [--rounds N] [--check] [TARGET...]
 
-Load: Debian's trafgen (package netsniff-ng) offers 254-byte uN frames on one veth pair as fast as
-one core can; what arrives behind the switch's other port is counted by the kernel. Generator and
-switch share the machine, so compare the switches with one another and with nothing else.
+Two programs, un.p4 (a minimal uN) and fabric.p4, with 254-byte packets over veth. The ceiling is a
+bare C loop (bench_io.c) that changes one byte between mapped rings. Everything is measured in turn,
+round after round, and the medians are compared, for load, switch and sink share the machine.
+--check exits with 1 when a goal of softswitch is missed.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from finsy import P4TableAction
+import grpc
+from bench_wire import Lane, Latency, Passed, Wire, cpu_s
+from finsy.proto import p4r, p4r_grpc
 
 from controller import addressing
 from controller.addressing import UsidKind
-from ptf_tests import packets
-from ptf_tests.device import Device, entry
 from ptf_tests.namespace import VethPairs, require_private_namespace
 from ptf_tests.switch import TARGETS, SwitchProcess
+from tests.softswitch.p4rt import DELETE, DEVICE_ID, INSERT, MODIFY, RawClient, load_config
 
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = {"un": ROOT / "tests/softswitch/programs/build", "fabric": ROOT / "p4src/build"}
 FRAME_BYTES = 254
-SECONDS = 5.0
-WARM_UP_S = 1.0
-ENTRIES = 1000
-ROUNDS = 5
 BLOCK = 0xFCBBBB00
-PAIRS = (("bench0", "bench0p"), ("bench1", "bench1p"))
+OWN = addressing.usid(UsidKind.T0, 0, 0)
+NEXT = addressing.usid(UsidKind.T1, 0, 0)
+CONNECT_S = 20
+ROUND_TRIPS = 2000
+ENTRIES = 10_000
+ROUNDS_OF_ENTRIES = 5
+WRITES_PER_S = 1000
+WAYS = ("ring", "sendmmsg")
+
+RATIO, CEILING_SHARE, START_S = 8.0, 0.7, 1.0
 
 
-def frame() -> bytes:
+def packet() -> bytes:
     """A carrier with two uSIDs, the first the switch's own, padded to FRAME_BYTES."""
-    t0 = addressing.usid(UsidKind.T0, 0, 0)
-    t1 = addressing.usid(UsidKind.T1, 0, 0)
-    carrier = BLOCK << 96 | t0 << 80 | t1 << 64
-    payload = bytes(FRAME_BYTES - packets.ETHERNET_BYTES - packets.IPV6_BYTES)
-    macs = packets.Macs(destination=0x020000000001, source=0x020000000002)
+    macs = bytes.fromhex("020000000001 020000000002")
     source = addressing.host_address(0, 0)
-    return packets.ethernet(macs, packets.ipv6(source, carrier, payload, 59))
+    carrier = BLOCK << 96 | OWN << 80 | NEXT << 64
+    payload = bytes(FRAME_BYTES - 54)
+    header = (6 << 28).to_bytes(4) + len(payload).to_bytes(2) + bytes([59, 64])
+    return macs + b"\x86\xdd" + header + source.to_bytes(16) + carrier.to_bytes(16) + payload
 
 
-def received(interface: str) -> int:
-    """Packets that the kernel has received on an interface."""
-    done = subprocess.run(
-        ["ip", "-json", "-stats", "link", "show", "dev", interface],
-        check=True,
-        capture_output=True,
-    )
-    return int(json.loads(done.stdout)[0]["stats64"]["rx"]["packets"])
-
-
-def forwarding_rate(directory: Path) -> tuple[float, float]:
-    """(offered, forwarded) packets per second while trafgen runs."""
-    config = directory / "frame.cfg"
-    config.write_text("{ " + ", ".join(f"0x{byte:02x}" for byte in frame()) + " }\n")
-    switch_in, tester_out = PAIRS[1][1], PAIRS[0][1]
-    generator = subprocess.Popen(
-        # trafgen sends from a child that outlives it; a PID namespace takes both down.
-        f"unshare --pid --fork --kill-child trafgen --in {config} --out {tester_out} --cpus 1"
-        " --no-sock-mem".split(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        time.sleep(WARM_UP_S)
-        started, offered, forwarded = time.monotonic(), received(PAIRS[0][0]), received(switch_in)
-        time.sleep(SECONDS)
-        seconds = time.monotonic() - started
-        if generator.poll() is not None:
-            sys.exit(f"trafgen ended early with code {generator.returncode}")
-        return (
-            (received(PAIRS[0][0]) - offered) / seconds,
-            (received(switch_in) - forwarded) / seconds,
-        )
-    finally:
-        generator.kill()
-        generator.wait()
-
-
-def insert_rate(device: Device) -> float:
-    """Median entries/s of ROUNDS writes of ENTRIES usid_fib entries each."""
-    forward = P4TableAction("forward", port=2, dst_mac=1, src_mac=2)
-    entries = [
-        entry("usid_fib", {"locator_node": BLOCK << 16 | 0x6000 | index}, forward)
-        for index in range(ENTRIES)
+def routes(client: RawClient, program: str) -> list[Any]:
+    """What makes a switch forward `packet()` from port 1 to port 2."""
+    next_hop = {"locator_node": BLOCK << 16 | NEXT}
+    own = {"locator_node": BLOCK << 16 | OWN}
+    if program == "un":
+        forward = client.insert("routes", next_hop, "forward", 2, 1, 2)
+        return [client.insert("my_sid", own, "un"), forward]
+    return [
+        client.insert("locator_block", {"block": BLOCK}, "in_block"),
+        client.insert("my_sid", own, "un"),
+        client.insert("usid_fib", next_hop, "forward", 2, 1, 2),
     ]
-    rates = []
-    for _ in range(ROUNDS):
+
+
+@dataclass
+class Result:
+    """What was measured of one switch with one program, or of the ceiling (only `passed`)."""
+
+    passed: list[Passed] = field(default_factory=list)
+    half: Passed | None = None
+    writing: list[Passed] = field(default_factory=list)
+    half_writing: Passed | None = None
+    writes: list[float] = field(default_factory=list)
+    latencies: list[Latency] = field(default_factory=list)
+    inserts: float = 0
+    reads: float = 0
+    start_s: float = 0
+    pss_mib: float = 0
+    rss_mib: float = 0
+    idle: float = 0
+
+    @property
+    def rate(self) -> float:
+        return statistics.median(p.rate for p in self.passed)
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(latency.p50 for latency in self.latencies)
+
+    @property
+    def p99(self) -> float:
+        return statistics.median(latency.p99 for latency in self.latencies)
+
+
+class Switch:
+    """A running switch with a program and entries that forward."""
+
+    def __init__(
+        self, stack: ExitStack, target: str, program: str, device: int, lane: Lane, log: Path
+    ) -> None:
+        self.target, self.program, self.lane = target, program, lane
+        interfaces = {1: lane.port_in, 2: lane.port_out}
+        self._process = SwitchProcess(target, device, interfaces, log, device_id=DEVICE_ID)
+        self._process.start()
+        stack.callback(self._process.stop)
+        self.client = RawClient(
+            self._process.address, load_config(program, directory=PROGRAMS[program])
+        )
+        stack.callback(self.client.close)
+        grpc.channel_ready_future(self.client.channel).result(CONNECT_S)
+        stream = self.client.stream()
+        stack.callback(stream.cancel)
+        stream.arbitrate(1)
+        self.client.set_pipeline()
+        self.client.write(*routes(self.client, program))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def memory_mib(self) -> tuple[float, float]:
+        """(proportional, resident) set size."""
+        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
+        sizes = {line.split(":")[0]: line.split()[1] for line in rollup.splitlines()[1:]}
+        return int(sizes["Pss"]) / 1024, int(sizes["Rss"]) / 1024
+
+
+# ---- control plane -----------------------------------------------------------------------------
+
+
+def requests(switch: Switch, kind: int, count: int, first: int = 0x6000) -> bytes:
+    """A serialised WriteRequest of `count` entries that no packet meets."""
+    client = switch.client
+    request = p4r.WriteRequest(device_id=DEVICE_ID)
+    request.election_id.low = client.election_id
+    for index in range(count):
+        update = client.insert(
+            "routes", {"locator_node": (BLOCK + 1) << 16 | first + index}, "forward", 2, 1, 2
+        )
+        update.type = kind
+        if kind == DELETE:
+            update.entity.table_entry.ClearField("action")
+        request.updates.append(update)
+    return bytes(request.SerializeToString())
+
+
+def entries_per_second(switch: Switch) -> tuple[float, float]:
+    """(written, read with counters) entries per second; requests were serialised before."""
+    channel = switch.client.channel
+    write = channel.unary_unary("/p4.v1.P4Runtime/Write")
+    read = channel.unary_stream("/p4.v1.P4Runtime/Read")
+    insert, delete = (requests(switch, kind, ENTRIES) for kind in (INSERT, DELETE))
+    table = p4r.TableEntry(table_id=switch.client.id("tables", "routes"))
+    table.counter_data.SetInParent()
+    query = p4r.ReadRequest(device_id=DEVICE_ID, entities=[p4r.Entity(table_entry=table)])
+    wire = query.SerializeToString()
+    written, found = [], []
+    for _ in range(ROUNDS_OF_ENTRIES):
         started = time.perf_counter()
-        device.insert(*entries)
-        rates.append(ENTRIES / (time.perf_counter() - started))
-        device.delete(*entries)
-    return statistics.median(rates)
+        write(insert)
+        written.append(ENTRIES / (time.perf_counter() - started))
+        started = time.perf_counter()
+        answers = list(read(wire))
+        found.append(ENTRIES / (time.perf_counter() - started))
+        count = sum(len(p4r.ReadResponse.FromString(answer).entities) for answer in answers)
+        if count != ENTRIES + 1:
+            sys.exit(f"{switch.target}: {count} entries were read, not {ENTRIES + 1}")
+        write(delete)
+    return statistics.median(written), statistics.median(found)
 
 
-def measure(target: str) -> tuple[float, float, float]:
-    """(offered packets/s, forwarded packets/s, entries/s) of one target."""
-    with tempfile.TemporaryDirectory() as name, VethPairs(PAIRS):
-        directory = Path(name)
-        ports = {port: end for port, (end, _) in enumerate(PAIRS, start=1)}
-        switch = SwitchProcess(target, 1, ports, directory / "switch.log")
-        switch.start()
-        try:
-            device = Device("fabric", switch.address, 1)
-            try:
-                t0 = addressing.usid(UsidKind.T0, 0, 0)
-                t1 = addressing.usid(UsidKind.T1, 0, 0)
-                device.insert(
-                    entry("locator_block", {"block": BLOCK}, P4TableAction("in_block")),
-                    entry("my_sid", {"locator_node": BLOCK << 16 | t0}, P4TableAction("un")),
-                    entry(
-                        "usid_fib",
-                        {"locator_node": BLOCK << 16 | t1},
-                        P4TableAction("forward", port=2, dst_mac=1, src_mac=2),
-                    ),
-                )
-                offered, forwarded = forwarding_rate(directory)
-                return offered, forwarded, insert_rate(device)
-            finally:
-                device.close()
-        finally:
-            switch.stop()
+@contextmanager
+def writing(switch: Switch, rates: list[float]) -> Iterator[None]:
+    """WRITES_PER_S writes of an entry each, meanwhile; appends the rate that was reached."""
+    write = switch.client.channel.unary_unary("/p4.v1.P4Runtime/Write")
+    write(requests(switch, INSERT, 1))
+    modify = requests(switch, MODIFY, 1)
+    stop = threading.Event()
+
+    def run() -> None:
+        begin, count = time.monotonic(), 0
+        while not stop.is_set():
+            write(modify)
+            count += 1
+            time.sleep(max(0.0, begin + count / WRITES_PER_S - time.monotonic()))
+        rates.append(count / (time.monotonic() - begin))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        write(requests(switch, DELETE, 1))
 
 
-def main() -> None:
+# ---- starting ----------------------------------------------------------------------------------
+
+
+def start_time(target: str, lane: Lane, log: Path) -> float:
+    """Seconds from starting the process to its first answer, with un.p4, compiled before."""
+    interfaces = {1: lane.port_in, 2: lane.port_out}
+    process = SwitchProcess(
+        target, 90, interfaces, log, device_id=DEVICE_ID, program=PROGRAMS["un"] / "un.json"
+    )
+    started = time.perf_counter()
+    process.start()
+    try:
+        while True:
+            options = (("grpc.use_local_subchannel_pool", 1),)
+            with grpc.insecure_channel(process.address, options=options) as channel:
+                try:
+                    p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest())
+                    return time.perf_counter() - started
+                except grpc.RpcError:
+                    process.check()
+            time.sleep(0.01)
+    finally:
+        process.stop()
+
+
+# ---- all of it ---------------------------------------------------------------------------------
+
+
+def forward_rounds(
+    wire: Wire, ceiling: Lane, switches: Sequence[Switch], rounds: int, seconds: float
+) -> dict[str, Result]:
+    """Full load on the ceiling and each switch, in turn."""
+    results = {name: Result() for name in (*WAYS, *(switch.target for switch in switches))}
+    for _ in range(rounds):
+        for way in WAYS:
+            with wire.ceiling(ceiling, way) as pid:
+                results[way].passed.append(wire.load(ceiling, pid, seconds))
+        for switch in switches:
+            results[switch.target].passed.append(wire.load(switch.lane, switch.pid, seconds))
+    return results
+
+
+def measure_one(wire: Wire, switch: Switch, result: Result, rounds: int, seconds: float) -> None:
+    """Everything about a switch but its full rate, which is known."""
+    result.half = wire.load(switch.lane, switch.pid, seconds, result.rate / 2)
+    result.latencies = [wire.pingpong(switch.lane, ROUND_TRIPS) for _ in range(rounds)]
+    before, started = cpu_s(switch.pid), time.monotonic()
+    time.sleep(1)
+    result.idle = (cpu_s(switch.pid) - before) / (time.monotonic() - started)
+    result.pss_mib, result.rss_mib = switch.memory_mib()
+    if switch.program != "un":
+        return
+    result.inserts, result.reads = entries_per_second(switch)
+    with writing(switch, result.writes):
+        result.half_writing = wire.load(switch.lane, switch.pid, seconds, result.rate / 2)
+    for _ in range(rounds):
+        with writing(switch, result.writes):
+            result.writing.append(wire.load(switch.lane, switch.pid, seconds))
+
+
+def measure(
+    program: str, targets: Sequence[str], rounds: int, seconds: float, directory: Path
+) -> dict[str, Result]:
+    """One program on the ceiling and all targets; by name."""
+    ceiling = Lane("ceil")
+    lanes = {target: Lane(target[:4]) for target in targets}
+    with ExitStack() as stack:
+        pairs = [pair for lane in (ceiling, *lanes.values()) for pair in lane.pairs]
+        stack.enter_context(VethPairs(pairs))
+        wire = Wire(directory, packet())
+        switches = [
+            Switch(stack, target, program, 1 + index, lane, directory / f"{target}.log")
+            for index, (target, lane) in enumerate(lanes.items())
+        ]
+        results = forward_rounds(wire, ceiling, switches, rounds, seconds)
+        for switch in switches:
+            measure_one(wire, switch, results[switch.target], rounds, seconds)
+    if program == "un":
+        with VethPairs([pair for lane in lanes.values() for pair in lane.pairs]):
+            for target, lane in lanes.items():
+                times = [start_time(target, lane, directory / "start.log") for _ in range(3)]
+                results[target].start_s = statistics.median(times)
+    return results
+
+
+ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
+    ("packets/s, median", lambda r: f"{r.rate:,.0f}"),
+    ("packets/s, lowest", lambda r: f"{min(p.rate for p in r.passed):,.0f}"),
+    ("packets/s, highest", lambda r: f"{max(p.rate for p in r.passed):,.0f}"),
+    ("offered packets/s", lambda r: f"{statistics.median(p.offered_rate for p in r.passed):,.0f}"),
+    (
+        "packets per processor second",
+        lambda r: f"{statistics.median(p.per_cpu_s for p in r.passed):,.0f}",
+    ),
+    ("at half its rate: offered/s", lambda r: f"{r.half.offered_rate:,.0f}" if r.half else ""),
+    ("at half its rate: lost", lambda r: f"{r.half.lost:,d}" if r.half else ""),
+    ("round trip p50, us", lambda r: f"{r.p50:.1f}" if r.latencies else ""),
+    ("round trip p99, us", lambda r: f"{r.p99:.1f}" if r.latencies else ""),
+    ("processor when idle, %", lambda r: f"{100 * r.idle:.1f}" if r.latencies else ""),
+    ("memory PSS, MiB", lambda r: f"{r.pss_mib:.1f}" if r.pss_mib else ""),
+    ("memory RSS, MiB", lambda r: f"{r.rss_mib:.1f}" if r.rss_mib else ""),
+    (f"inserts/s, {ENTRIES:,} a write", lambda r: f"{r.inserts:,.0f}" if r.inserts else ""),
+    ("reads with counters, entries/s", lambda r: f"{r.reads:,.0f}" if r.reads else ""),
+    ("writes/s while forwarding", lambda r: f"{min(r.writes):,.0f}" if r.writes else ""),
+    ("... at half its rate: lost", lambda r: f"{r.half_writing.lost:,d}" if r.half_writing else ""),
+    (
+        "... at full load: packets/s",
+        lambda r: f"{statistics.median(p.rate for p in r.writing):,.0f}" if r.writing else "",
+    ),
+    ("start, program cached, s", lambda r: f"{r.start_s:.2f}" if r.start_s else ""),
+)
+
+
+def show(program: str, results: Mapping[str, Result]) -> None:
+    """A table: a column for each way of the ceiling and for each target."""
+    names = [f"ceiling {name}" if name in WAYS else name for name in results]
+    print(f"\n{program}.p4\n{'':<32}" + "".join(f"{name:>18}" for name in names))
+    for title, text in ROWS:
+        cells = [text(result) for result in results.values()]
+        if any(cells):
+            print(f"{title:<32}" + "".join(f"{cell:>18}" for cell in cells))
+
+
+def judge(program: str, results: Mapping[str, Result]) -> list[tuple[bool, str]]:
+    """Softswitch's goals: whether each is met, and what it says."""
+    ours = results["softswitch"]
+    ceiling = max(results[way].rate for way in WAYS)
+    half, share = ours.half, ours.rate / ceiling
+    goals = [(share >= CEILING_SHARE, f"{share:.0%} of the ceiling (70 %)")]
+    if half:
+        goals.append(
+            (half.lost == 0, f"{half.lost} of {half.offered:,} packets lost at half its rate (0)")
+        )
+    if program == "un":
+        goals.append((ours.start_s < START_S, f"{ours.start_s:.2f} s to start ({START_S:g} s)"))
+        writing_ = ours.half_writing
+        if writing_:
+            lost = writing_.lost
+            goals.append(
+                (lost == 0, f"{lost} packets lost during {min(ours.writes):,.0f} writes/s (0)")
+            )
+    theirs = results.get("bmv2")
+    if theirs is None:
+        return goals
+    ratio = ours.rate / theirs.rate
+    goals += [
+        (ratio >= RATIO, f"{ratio:.1f} times BMv2's packets/s ({RATIO:g})"),
+        (ours.p50 < theirs.p50, f"round trip p50 {ours.p50:.1f} us (BMv2: {theirs.p50:.1f})"),
+        (ours.p99 < theirs.p99, f"round trip p99 {ours.p99:.1f} us (BMv2: {theirs.p99:.1f})"),
+    ]
+    if program == "un":
+        goals += [
+            (
+                ours.inserts >= theirs.inserts,
+                f"{ours.inserts / theirs.inserts:.1f} times BMv2's inserts/s (1)",
+            ),
+            (
+                ours.reads >= theirs.reads,
+                f"{ours.reads / theirs.reads:.1f} times BMv2's reads/s (1)",
+            ),
+        ]
+    return goals
+
+
+def main() -> int:
     """Measure the targets named on the command line, or all that are installed."""
-    targets = sys.argv[1:] or [
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=" or ".join(TARGETS))
+    parser.add_argument("--program", choices=PROGRAMS, action="append", help="default: both")
+    parser.add_argument("--rounds", type=int, default=5, help="default 5")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each load; default 2")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    arguments = parser.parse_args()
+    targets = arguments.targets or [
         target
         for target in TARGETS
         if target != "bmv2" or shutil.which("simple_switch_grpc") is not None
     ]
     if unknown := set(targets) - set(TARGETS):
-        sys.exit(f"unknown target {', '.join(unknown)}: allowed are {', '.join(TARGETS)}")
-    if shutil.which("trafgen") is None:
-        sys.exit("trafgen is not installed: apt-get install netsniff-ng")
+        parser.error(f"unknown target {', '.join(unknown)}: allowed are {', '.join(TARGETS)}")
     require_private_namespace()
     print(
-        f"fabric.p4, uN, {FRAME_BYTES}-byte frames over veth, {SECONDS:g} s each; "
-        f"{ENTRIES} exact entries per write, median of {ROUNDS}; "
-        f"{os.cpu_count()} cores, Linux {platform.release()}"
+        f"{FRAME_BYTES}-byte packets over veth, {arguments.rounds} rounds of "
+        f"{arguments.seconds:g} s; {os.cpu_count()} cores, Linux {platform.release()}"
     )
-    results = {target: measure(target) for target in targets}
-    base = results.get("bmv2", results[targets[-1]])
-    print(
-        f"{'target':<12}{'offered/s':>12}{'forwarded/s':>13}{'ratio':>8}{'entries/s':>12}{'ratio':>8}"
-    )
-    for target, (offered, forwarded, entries) in results.items():
-        print(
-            f"{target:<12}{offered:>12,.0f}{forwarded:>13,.0f}{forwarded / base[1]:>8.2f}"
-            f"{entries:>12,.0f}{entries / base[2]:>8.2f}"
-        )
+    met = True
+    for program in arguments.program or PROGRAMS:
+        with tempfile.TemporaryDirectory() as name:
+            results = measure(program, targets, arguments.rounds, arguments.seconds, Path(name))
+        show(program, results)
+        if "softswitch" in results:
+            for good, text in judge(program, results):
+                print(f"{'PASS' if good else 'FAIL'}  {program}.p4: {text}")
+                met &= good
+    return 1 if arguments.check and not met else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
