@@ -11,7 +11,9 @@ from softswitch.bmjson import (
     FieldRef,
     HeaderRef,
     Named,
+    Op,
     Primitive,
+    Register,
     SizedConst,
     StackRef,
     Text,
@@ -20,9 +22,21 @@ from softswitch.bmjson import (
     Vector,
 )
 from softswitch.codegen import headers
+from softswitch.codegen.arithmetic import Value, field_value, stored
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.names import Names, c_cast, c_type
 from softswitch.errors import BadProgram, Unsupported
+
+_UPDATES = {"add_to_field": "+", "subtract_from_field": "-"}
+_OPERATIONS = {
+    "add": "+",
+    "subtract": "-",
+    "bit_xor": "^",
+    "bit_or": "|",
+    "bit_and": "&",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
 
 
 def action_name(action: Action) -> str:
@@ -83,14 +97,8 @@ class Actions:
         """One primitive as a C statement. Unsupported names the action and the primitive."""
         names = self._names
         match primitive.op, primitive.args:
-            case "assign", (FieldRef(header, field), value):
-                return self._assign(header, field, _expr(value, x), x)
-            case "assign_header", (HeaderRef(to), HeaderRef(source)):
-                return headers.assign_header(names, to, source, x.where)
-            case "assign_union", (UnionRef(to), UnionRef(source)):
-                return headers.assign_union(names, to, source, x.where)
-            case "assign_union_stack", (UnionStackRef(to), UnionStackRef(source)):
-                return headers.assign_union_stack(names, to, source, x.where)
+            case (("assign" | "modify_field"), (target, value)):
+                return _assign(_expr(target, x), _expr(value, x), x)
             case "assign_VL", (FieldRef() as to_field, FieldRef() as source_field):
                 return headers.assign_varbit(
                     names,
@@ -98,39 +106,45 @@ class Actions:
                     (source_field.header, source_field.field),
                     x.where,
                 )
-            case "add_header", (HeaderRef(name),):
-                return headers.add_header(names, name, x.where)
-            case "remove_header", (HeaderRef(name),):
-                return headers.remove_header(names, name, x.where)
+            case op, (target, value) if op in _UPDATES:
+                before = _expr(target, x)
+                return _assign(before, Op(_UPDATES[op], before, _expr(value, x)), x)
+            case op, (target, left, right) if op in _OPERATIONS:
+                result = Op(_OPERATIONS[op], _expr(left, x), _expr(right, x))
+                return _assign(_expr(target, x), result, x)
             case "count", (Named(_, name), index):
                 number = _find(self._counters, name, "counter", x)
                 cells = f"s->program->counters[{number}].size"
                 return f"ss_count(s->counters[{number}], {cells}, {_u64(index, x)}, p);"
-            case "execute_meter", (Named(_, name), index, FieldRef(header, field)):
-                return self._execute_meter(name, _u64(index, x), header, field, x)
-            case "register_read", (FieldRef(header, field), Named(_, name), index):
-                return self._register_read(header, field, name, _u64(index, x), x)
+            case "execute_meter", (Named(_, name), index, target):
+                number = _find(self._meters, name, "meter", x)
+                meter = names.program.meters[name]
+                tokens = "p->counted_length" if meter.bytes else "1"
+                color = f"ss_meter_execute(&s->meters[{number}][i], s->now_us, {tokens}, p)"
+                return _at_index(index, meter.size, _store(_expr(target, x), _any_64(color), x), x)
+            case "register_read", (target, Named(_, name), index):
+                register, cell = self._cell(name, x)
+                read = field_value(cell, register.width, signed=False)
+                return _at_index(index, register.size, _store(_expr(target, x), read, x), x)
             case "register_write", (Named(_, name), index, value):
-                return self._register_write(name, _u64(index, x), _expr(value, x), x)
-            case "modify_field_with_hash_based_offset", (
-                FieldRef(header, field),
-                base,
-                Named(_, name),
-                size,
-            ):
+                register, cell = self._cell(name, x)
+                written = stored(x.number(_expr(value, x), register.width), register.width)
+                return _at_index(index, register.size, f"{cell} = {written};", x)
+            case "modify_field_with_hash_based_offset", (target, base, Named(_, name), size):
                 number = _find(self._calculations, name, "calculation", x)
-                width = names.field(header, field, x.where).width
                 code = f"ss_hash_offset(calc_{number}(p, v), {_u64(base, x)}, {_u64(size, x)})"
-                return f"{names.c_field(header, field)} = {c_cast(code, width)};"
-            case "modify_field_rng_uniform", (FieldRef(header, field), low, high):
-                width = names.field(header, field, x.where).width
-                drawn = c_cast("ss_random_between(s->random, low, high)", width)
+                return _store(_expr(target, x), _any_64(code), x)
+            case "modify_field_rng_uniform", (target, low, high):
+                drawn = _any_64("ss_random_between(s->random, low, high)")
                 return (
                     f"{{ uint64_t low = {_u64(low, x)}, high = {_u64(high, x)}; "
-                    f"if (low <= high) {names.c_field(header, field)} = {drawn}; }}"
+                    f"if (low <= high) {{ {_store(_expr(target, x), drawn, x)} }} }}"
                 )
             case "mark_to_drop", (HeaderRef(name),):
                 return self._mark_to_drop(name, x)
+            case (("drop" | "mark_to_drop"), ()):
+                drop = names.set_intrinsic("standard_metadata.egress_spec", "s->drop_port")
+                return drop + " " + names.set_intrinsic("intrinsic_metadata.mcast_grp", "0")
             case "truncate", (length,):
                 # As in BMv2 the shortest counts.
                 return (
@@ -138,27 +152,24 @@ class Actions:
                     "if (n < p->truncated) p->truncated = (uint32_t)n; }"
                 )
             case "generate_digest", (_, learn_list):
-                return f"p->learn_list = (uint16_t)({_u64(learn_list, x)});"
+                return f"p->learn_list = {_u16(learn_list, x)};"
             case (
                 ("clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress"),
                 (session, fields),
             ):
                 return (
-                    f"p->clone_session = (uint16_t)(SS_CLONE_REQUESTED | ({_u64(session, x)} & "
-                    f"0x7fff)); p->clone_list = (uint16_t)({_u64(fields, x)});"
+                    f"p->clone_session = SS_CLONE_REQUESTED | {_u16(session, x)}; "
+                    f"p->clone_list = {_u16(fields, x)};"
                 )
             case "resubmit", (fields,):
-                return f"p->resubmit_list = (uint16_t)({_u64(fields, x)});"
+                return f"p->resubmit_list = {_u16(fields, x)};"
             case "recirculate", (fields,):
-                return f"p->recirculate_list = (uint16_t)({_u64(fields, x)});"
-            case (
-                ("push" | "pop"),
-                (StackRef(name) | UnionStackRef(name), Const(count) | SizedConst(count, _)),
-            ):
-                return headers.shift_stack(names, primitive.op, name, count, x.where)
+                return f"p->recirculate_list = {_u16(fields, x)};"
             case "exit", _:
                 return "p->exit = true;"
-            case (("no_op" | "log_msg"), _):
+            case "no_op", _:
+                return ";"
+            case "log_msg", (Text(), Vector()):
                 return ";"
             case (("assert" | "assume"), (condition,)):
                 text = (primitive.source or primitive.op).replace("\\", "\\\\").replace('"', '\\"')
@@ -170,61 +181,74 @@ class Actions:
                 test = x.boolean(_expr(condition, x))
                 return f"if (!({test})) goto l{self._jump_target(primitive, action)};"
             case op, args:
+                if code := _whole(op, args, x):
+                    return code
                 kinds = ", ".join(type(arg).__name__ for arg in args)
                 raise Unsupported(x.where, f"primitive {op}({kinds}) is not supported")
 
-    def _assign(self, header: str, field: str, value: Expr, x: Expressions) -> str:
-        declared = self._names.field(header, field, x.where)
-        number = x.number(value)
-        target = self._names.c_field(header, field)
-        if number.low >= 0 and number.high < 1 << declared.width:
-            return f"{target} = ({c_type(declared.width)})({number.code});"
-        code = number.wide_code if declared.width > 64 else number.code
-        return f"{target} = {c_cast(code, declared.width)};"
-
-    def _mark_to_drop(self, name: str, x: Expressions) -> str:
-        """`name` is a copy of the standard metadata when an action gets it as a parameter."""
-        header = self._names.header(name, x.where)
-        values = {"egress_spec": "s->drop_port", "mcast_grp": "0"}
+    def _mark_to_drop(self, header: str, x: Expressions) -> str:
+        """`header` is a copy of the standard metadata when an action gets it as a parameter."""
+        fields = {"egress_spec": "s->drop_port", "mcast_grp": "0"}
         return " ".join(
-            f"{self._names.c_field(name, field.name)} = {c_cast(values[field.name], field.width)};"
-            for field in header.type.fields
-            if field.name in values
+            f"{self._names.c_field(header, f.name)} = {c_cast(fields[f.name], f.width)};"
+            for f in self._names.header(header, x.where).type.fields
+            if f.name in fields
         )
 
-    def _execute_meter(self, name: str, index: str, header: str, field: str, x: Expressions) -> str:
-        """Outside of the array nothing happens."""
-        number = _find(self._meters, name, "meter", x)
-        meter = self._names.program.meters[name]
-        tokens = "p->counted_length" if meter.bytes else "1"
-        color = f"ss_meter_execute(&s->meters[{number}][i], s->now_us, {tokens}, p)"
-        width = self._names.field(header, field, x.where).width
-        return (
-            f"{{ uint64_t i = {index}; if (i < {meter.size}) "
-            f"{self._names.c_field(header, field)} = {c_cast(color, width)}; }}"
-        )
-
-    def _register_read(self, header: str, field: str, name: str, index: str, x: Expressions) -> str:
+    def _cell(self, name: str, x: Expressions) -> tuple[Register, str]:
+        """A register array, and the lvalue of its cell `i`."""
         number = _find(self._registers, name, "register", x)
         register = self._names.program.registers[name]
-        width = self._names.field(header, field, x.where).width
-        cell = f"(({c_type(register.width)} *)s->registers[{number}])[i]"
-        target = self._names.c_field(header, field)
-        return (
-            f"{{ uint64_t i = {index}; if (i < {register.size}) "
-            f"{target} = {c_cast(cell, width)}; }}"
-        )
+        return register, f"(({c_type(register.width)} *)s->registers[{number}])[i]"
 
-    def _register_write(self, name: str, index: str, value: Expr, x: Expressions) -> str:
-        number = _find(self._registers, name, "register", x)
-        register = self._names.program.registers[name]
-        written = x.number(value)
-        code = written.wide_code if register.width > 64 else written.code
-        cell = f"(({c_type(register.width)} *)s->registers[{number}])[i]"
-        return (
-            f"{{ uint64_t i = {index}; if (i < {register.size}) "
-            f"{cell} = {c_cast(code, register.width)}; }}"
-        )
+
+def _whole(op: str, args: tuple[Arg, ...], x: Expressions) -> str:
+    """A primitive over whole headers, unions and stacks as a C statement; "" if it is none."""
+    match op, args:
+        case (("assign_header" | "copy_header"), (to, source)) if _headers(x, to, source):
+            target, origin = x.header(_expr(to, x), "at_to"), x.header(_expr(source, x), "at_from")
+            return headers.assign_header(target, origin, x.where)
+        case "assign_header_stack", (StackRef(to_stack), StackRef(source_stack)):
+            return headers.assign_stack(x.names, to_stack, source_stack, x.where)
+        case "assign_union", (UnionRef(to_union), UnionRef(source_union)):
+            return headers.assign_union(x.names, to_union, source_union, x.where)
+        case "assign_union_stack", (UnionStackRef(to_stack), UnionStackRef(source_stack)):
+            return headers.assign_union_stack(x.names, to_stack, source_stack, x.where)
+        case "add_header", (header,) if _headers(x, header):
+            return headers.add_header(x.header(_expr(header, x)), x.where)
+        case "add_header_fast", (header,) if _headers(x, header):
+            return headers.mark_valid(x.header(_expr(header, x)))
+        case "remove_header", (header,) if _headers(x, header):
+            return headers.remove_header(x.header(_expr(header, x)), x.where)
+        case (("push" | "pop"), (StackRef(stack) | UnionStackRef(stack), count)):
+            return headers.shift_stack(x.names, op, stack, _u64(count, x), x.where)
+        case _:
+            return ""
+
+
+def _headers(x: Expressions, *args: Arg) -> bool:
+    return all(x.is_header(arg) for arg in args)
+
+
+def _assign(target: Expr, value: Expr, x: Expressions) -> str:
+    place = x.place(target, "at_to")
+    number = x.number(value, place.field.width)
+    return place.header.statement(f"{place.code} = {stored(number, place.field.width)};")
+
+
+def _store(target: Expr, value: Value, x: Expressions) -> str:
+    """Writes a value to a field."""
+    place = x.place(target, "at_to")
+    return place.header.statement(f"{place.code} = {stored(value, place.field.width)};")
+
+
+def _at_index(index: Arg, size: int, statement: str, x: Expressions) -> str:
+    """A statement about cell `i` of an array; outside of the array nothing happens."""
+    return f"{{ uint64_t i = {_u64(index, x)}; if (i < {size}) {{ {statement} }} }}"
+
+
+def _any_64(code: str) -> Value:
+    return Value(code, 0, (1 << 64) - 1, 1)
 
 
 def _find(indices: dict[str, int], name: str, what: str, x: Expressions) -> int:
@@ -246,4 +270,9 @@ def _expr(arg: Arg, x: Expressions) -> Expr:
 
 def _u64(arg: Arg, x: Expressions) -> str:
     """An argument as a uint64_t, cut to 64 bits."""
-    return f"(uint64_t)({x.number(_expr(arg, x)).code})"
+    return f"(uint64_t)({x.number(_expr(arg, x), 64).u64})"
+
+
+def _u16(arg: Arg, x: Expressions) -> str:
+    """An argument as a uint16_t; greater ones count as 65535, as in BMv2."""
+    return f"(uint16_t)ss_umin64({_u64(arg, x)}, 0xffff)"

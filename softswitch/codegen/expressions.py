@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of the JSON in C.
-
-BMv2 computes with integers of unlimited size, so each value carries the interval in which it lies,
-and from that follows how C may hold it: in a uint64_t, or in 128 bits of two's complement. What
-does not fit those is still right modulo 2^128, which is enough below a mask; where more would be
-needed (a comparison, a shift to the right) the program is refused.
-"""
+"""Expressions of the JSON in C: `arithmetic` has the operations, `headers` the whole headers."""
 
 from __future__ import annotations
 
@@ -25,45 +19,39 @@ from softswitch.bmjson import (
     Param,
     StackRef,
     UnionRef,
+    UnionStackRef,
 )
-from softswitch.codegen.headers import same_varbit, union_valid
+from softswitch.codegen import arithmetic
+from softswitch.codegen.arithmetic import Value, constant, field_value
+from softswitch.codegen.headers import (
+    HeaderPlace,
+    header_place,
+    same_header,
+    same_varbit,
+    union_valid,
+)
 from softswitch.codegen.layout import words_of
-from softswitch.codegen.names import Names, c_member, field_of, literal, mask_of
+from softswitch.codegen.names import Names, c_member, field_of, literal
 from softswitch.errors import BadProgram, Unsupported
 
-_RING = {"+", "-", "*", "&", "|", "^", "<<"}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
 _LOGIC = {"and": "&&", "or": "||"}
-_HUGE_SHIFT = 256
+_BOOLEAN = _COMPARISONS | _LOGIC.keys() | {"not", "d2b", "valid", "valid_union"}
+_HEADER_OPS = {"dereference_header_stack", "dereference_stack", "access_union_header"}
+_ALL_BITS = 64  # of an index or amount: BMv2 takes the lowest 64
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """C code of a number that lies in low..high; `code` is a uint64_t when `small`."""
+class FieldPlace:
+    """A field of a header."""
 
-    code: str
-    low: int
-    high: int
-
-    @property
-    def small(self) -> bool:
-        """Held as a uint64_t, otherwise as an ss_u128 in two's complement."""
-        return self.low >= 0 and self.high < 1 << 64
+    header: HeaderPlace
+    field: Field
 
     @property
-    def unsigned(self) -> bool:
-        """Whether 128 bits without sign hold it exactly."""
-        return self.low >= 0 and self.high < 1 << 128
-
-    @property
-    def signed(self) -> bool:
-        """Whether 128 bits with sign hold it exactly."""
-        return self.low >= -(1 << 127) and self.high < 1 << 127
-
-    @property
-    def wide_code(self) -> str:
-        """The value as an ss_u128."""
-        return f"(ss_u128)({self.code})" if self.small else self.code
+    def code(self) -> str:
+        """Its lvalue."""
+        return f"{self.header.code}.{c_member(self.field.name)}"
 
 
 class Expressions:
@@ -76,134 +64,229 @@ class Expressions:
 
     # ---- numbers --------------------------------------------------------------------------------
 
-    def number(self, expr: Expr) -> Value:
-        """The number that `expr` stands for."""
+    def number(self, expr: Expr, bits: int | None = None) -> Value:
+        """The number that `expr` stands for.
+
+        With `bits` only so many of its lowest bits need to be right, otherwise it is exact.
+        """
         match expr:
             case Const(value):
                 return constant(value)
-            case FieldRef(header, field):
-                return self.field(header, field)
-            case LastField(stack, field):
-                return self._last(stack, field)
-            case LastUnionField(stack, member, field):
-                return self._last_in_union(stack, member, field)
+            case FieldRef() | LastField() | LastUnionField() | Op("access_field", _, _, _):
+                return self._read(self.place(expr))
             case Param(index):
                 return self._param(index)
             case Op() if self.is_bool(expr):
-                return Value(f"(uint64_t)({self.boolean(expr)})", 0, 1)
+                return _truth(self.boolean(expr))
             case Op():
-                return self._operation(expr)
+                return self._operation(expr, bits)
             case BoolConst(flag):
                 return constant(int(flag))
             case _:
                 raise Unsupported(self.where, f"{expr} is not a number")
 
     def field(self, header: str, field: str) -> Value:
-        """The value of a field, sign-extended when the field is signed."""
-        declared = self.names.field(header, field, self.where)
-        return self._read(self.names.c_header(header), declared)
+        """The value of a field, with its sign when the field is signed."""
+        return self._read(self.place(FieldRef(header, field)))
 
-    def _read(self, c_header: str, declared: Field) -> Value:
-        code = f"{c_header}.{c_member(declared.name)}"
-        if declared.varbit:
-            raise Unsupported(self.where, f"{declared.name} of variable length is not a number")
-        if declared.signed:
-            return _signed_field(code, declared.width)
-        return _unsigned_field(code, declared.width)
-
-    def _last(self, stack: str, field: str) -> Value:
-        declared = field_of(self.names.stack(stack, self.where).type, field, self.where)
-        return self._read(self.names.c_element(stack, self._last_index(stack)), declared)
-
-    def _last_in_union(self, stack: str, member: str, field: str) -> Value:
-        header_type = self.names.union_member(stack, member, self.where)
-        element = self.names.c_union_element(stack, member, self._last_index(stack))
-        return self._read(element, field_of(header_type, field, self.where))
-
-    def _last_index(self, stack: str) -> str:
-        """Of an empty stack it is the first element: the index must be one of the array's."""
-        filled = self.names.c_next(stack)
-        return f"({filled} ? {filled} - 1 : 0)"
+    def _read(self, place: FieldPlace) -> Value:
+        field = place.field
+        if field.varbit:
+            raise Unsupported(self.where, f"{field.name} of variable length is not a number")
+        value = field_value(place.code, field.width, signed=field.signed)
+        code = place.header.value(value.code, literal(0, value.limbs))
+        return Value(code, value.low, value.high, value.limbs)
 
     def _param(self, index: int) -> Value:
         if index >= len(self._params):
             raise BadProgram(f"{self.where}: there is no parameter {index}")
         at = sum(words_of(width) for width in self._params[:index])
-        width = self._params[index]
-        if width <= 64:
-            return Value(f"d[{at}]", 0, mask_of(width))
-        if width > 128:
-            raise Unsupported(self.where, f"parameter {index} has {width} bits; at most 128")
-        return Value(f"ss_big(d[{at + 1}], d[{at}])", 0, mask_of(width))
+        return arithmetic.param_value("d", at, self._params[index])
 
-    def _operation(self, expr: Op) -> Value:
-        op = expr.op
+    def _operation(self, expr: Op, bits: int | None) -> Value:
+        op, right = expr.op, self._right(expr)
         if op == "?":
-            return self._choice(expr)
+            return self._choice(expr, bits)
         if op == "b2d":
-            return Value(f"(uint64_t)({self.boolean(_right(expr))})", 0, 1)
+            return _truth(self.boolean(right))
         if op in ("last_stack_index", "size_stack"):
-            return self._stack(op, _right(expr))
-        right = self.number(_right(expr))
+            return self._stack(op, right)
         if op == "~":
-            return _modular("~", None, right, -right.high - 1, -right.low - 1)
+            return arithmetic.complement(self.number(right, bits), bits)
         if expr.left is None:
             if op in ("+", "-"):
-                return _binary(op, constant(0), right, self.where)
+                operand = self.number(right, bits)
+                return arithmetic.ring(op, constant(0), operand, bits, self.where)
             raise Unsupported(self.where, f"operation {op} with one operand")
-        left = self.number(expr.left)
-        if op in ("usat_cast", "sat_cast") and right.low == right.high == 128:
-            return self._saturate128(op, expr.left, left)
-        if op == "two_comp_mod":
-            return _two_comp_mod(left, self._width(right, op))
-        if op in ("usat_cast", "sat_cast"):
-            return self._saturate(op, left, self._width(right, op))
-        return _binary(op, left, right, self.where)
+        return self._binary(op, expr.left, right, bits)
 
-    def _width(self, value: Value, op: str) -> int:
-        if value.low != value.high or not 1 <= value.low <= 128:
-            raise Unsupported(self.where, f"{op} to a width that is not a constant of 1 to 128")
-        return value.low
+    def _binary(self, op: str, left: Expr, right: Expr, bits: int | None) -> Value:
+        where = self.where
+        match op:
+            case "&":
+                a = self.number(left, _least(bits, self._positive_bits(right)))
+                b = self.number(right, _least(bits, self._positive_bits(left)))
+                return arithmetic.ring(op, a, b, bits, where)
+            case _ if op in arithmetic.RING:
+                a, b = self.number(left, bits), self.number(right, bits)
+                return arithmetic.ring(op, a, b, bits, where)
+            case "<<":
+                by = self.number(right, _ALL_BITS)
+                return arithmetic.shift_left(self.number(left, bits), by, bits, where)
+            case ">>":
+                by = self.number(right, _ALL_BITS)
+                known = bits is not None and by.low == by.high
+                needed = 64 * words_of(bits or 0) + by.low if known else None
+                return arithmetic.shift_right(self.number(left, needed), by, bits, where)
+            case "/" | "%":
+                return arithmetic.divide(op, self.number(left), self.number(right), where)
+            case "two_comp_mod":
+                width = self._width(right, op)
+                return arithmetic.two_comp_mod(self.number(left, width), width)
+            case "usat_cast" | "sat_cast":
+                width = self._width(right, op)
+                return arithmetic.saturate(self.number(left), width, signed=op == "sat_cast")
+            case _:
+                raise Unsupported(where, f"operation {op} is not supported")
 
-    def _saturate(self, op: str, value: Value, width: int) -> Value:
-        low, high = (0, mask_of(width)) if op == "usat_cast" else _signed_bounds(width)
-        if not value.signed or high >= 1 << 127:
-            raise Unsupported(self.where, f"{op} of a value that does not fit 128 bits")
-        code = f"SS_CLAMP((ss_i128)({value.wide_code}), {_signed(low)}, {_signed(high)})"
-        return _as_value(f"(ss_u128)({code})", low, high)
+    def _positive_bits(self, expr: Expr) -> int | None:
+        """Bits of an operand of &, beyond which the other one does not count; None: unlimited."""
+        match expr:
+            case Const(value) if value >= 0:
+                return value.bit_length()
+            case Param(index) if index < len(self._params):
+                return self._params[index]
+            case FieldRef(header, field):
+                declared = self.names.field(header, field, self.where)
+                return None if declared.signed else declared.width
+            case Op("&", left, right, _) if left is not None and not isinstance(right, int):
+                return _least(self._positive_bits(left), self._positive_bits(right))
+            case _:
+                return None
 
-    def _saturate128(self, op: str, expr: Expr, value: Value) -> Value:
-        """Saturation to the widest type: what it saturates has itself no room for its result."""
-        low, high = (0, mask_of(128)) if op == "usat_cast" else _signed_bounds(128)
-        if low <= value.low and value.high <= high:
-            return value
-        if isinstance(expr, Op) and expr.op in ("+", "-") and expr.left is not None:
-            a, b = self.number(expr.left), self.number(_right(expr))
-            if low <= min(a.low, b.low) and max(a.high, b.high) <= high:
-                name = "add" if expr.op == "+" else "sub"
-                kind = "u" if op == "usat_cast" else ""
-                code = f"ss_{kind}sat_{name}128({a.wide_code}, {b.wide_code})"
-                return Value(f"(ss_u128){code}", low, high)
-        raise Unsupported(self.where, f"{op} of a value that does not fit 128 bits")
+    def _width(self, expr: Expr, op: str) -> int:
+        match expr:
+            case Const(value) if value >= 1:
+                return value
+            case _:
+                raise Unsupported(self.where, f"{op} to a width that is not a constant")
 
-    def _choice(self, expr: Op) -> Value:
+    def _choice(self, expr: Op, bits: int | None) -> Value:
         if expr.condition is None or expr.left is None:
             raise BadProgram(f"{self.where}: ? without condition or left side")
-        yes, no = self.number(expr.left), self.number(_right(expr))
-        condition = self.boolean(expr.condition)
-        low, high = min(yes.low, no.low), max(yes.high, no.high)
-        if yes.small and no.small:
-            return Value(f"({condition} ? {yes.code} : {no.code})", low, high)
-        return _as_value(f"({condition} ? {yes.wide_code} : {no.wide_code})", low, high)
+        yes, no = self.number(expr.left, bits), self.number(self._right(expr), bits)
+        return arithmetic.choose(self.boolean(expr.condition), yes, no, bits)
 
     def _stack(self, op: str, stack: Expr) -> Value:
-        if not isinstance(stack, StackRef) or stack.name not in self.names.program.stacks:
-            raise BadProgram(f"{self.where}: {op} of something that is not a stack")
-        size = len(self.names.program.stacks[stack.name].headers)
+        match stack:
+            case StackRef(name):
+                size = len(self.names.stack(name, self.where).headers)
+            case UnionStackRef(name):
+                size = len(self.names.union_stack(name, self.where).unions)
+            case _:
+                raise BadProgram(f"{self.where}: {op} of something that is not a stack")
+        filled = self.names.c_next(name)
         if op == "size_stack":
-            return constant(size)
-        code = f"({self.names.c_next(stack.name)} - 1u)"
-        return Value(f"(uint64_t){code}", 0, 0xFFFFFFFF)
+            return Value(f"(uint64_t){filled}", 0, size, 1)
+        # BMv2 has a 64-bit number here: the index in an empty stack is its greatest.
+        return Value(f"((uint64_t){filled} - 1)", 0, (1 << 64) - 1, 1)
+
+    def _right(self, expr: Op) -> Expr:
+        if isinstance(expr.right, int):
+            raise Unsupported(self.where, f"{expr.op} by index is not a number")
+        return expr.right
+
+    # ---- places ---------------------------------------------------------------------------------
+
+    def place(self, expr: Expr, index: str = "at_") -> FieldPlace:
+        """The field that `expr` names; `index` is a C variable for a run-time index."""
+        names, where = self.names, self.where
+        match expr:
+            case FieldRef(header, field):
+                place = header_place(names, header, where)
+                return FieldPlace(place, names.field(header, field, where))
+            case LastField(stack, field):
+                place = self._last(stack)
+                return FieldPlace(place, field_of(place.type, field, where))
+            case LastUnionField(stack, member, field):
+                header_type = names.union_member(stack, member, where)
+                code = names.c_union_element(stack, member, self._last_index(stack))
+                place = HeaderPlace(header_type, code)
+                return FieldPlace(place, field_of(header_type, field, where))
+            case Op("access_field", left, int(number), _) if left is not None:
+                place = self.header(left, index)
+                if number >= len(place.type.fields):
+                    raise BadProgram(f"{where}: {place.type.name} has no field {number}")
+                return FieldPlace(place, place.type.fields[number])
+            case _:
+                raise Unsupported(where, f"{expr} is not a field")
+
+    def is_header(self, expr: object) -> bool:
+        """Whether `expr` names a whole header."""
+        match expr:
+            case HeaderRef() | LastField(_, "last"):
+                return True
+            case Op(op, _, _, _):
+                return op in _HEADER_OPS
+            case _:
+                return False
+
+    def header(self, expr: Expr, index: str = "at_") -> HeaderPlace:
+        """The header that `expr` names; `index` is a C variable for a run-time index."""
+        names = self.names
+        match expr:
+            case HeaderRef(name):
+                return header_place(names, name, self.where)
+            case LastField(name, "last"):
+                return self._last(name)
+            case Op("dereference_header_stack" | "dereference_stack", StackRef(name), by, _):
+                stack = names.stack(name, self.where)
+                before, inside = self._index(by, index, len(stack.headers))
+                code = names.c_element(name, index)
+                return HeaderPlace(stack.type, code, (), before, inside)
+            case Op("access_union_header", union, int(number), _) if union is not None:
+                return self._union_member(union, number, index)
+            case _:
+                raise Unsupported(self.where, f"{expr} is not a header")
+
+    def _index(self, by: Expr | int, index: str, size: int) -> tuple[str, str]:
+        """C code that declares the variable `index`, and whether it is below `size`.
+
+        BMv2 ends when it is not; here nothing is there: reads give 0, writes do nothing.
+        """
+        if isinstance(by, int):
+            raise BadProgram(f"{self.where}: the index {by} of a stack is not an expression")
+        code = self.number(by, _ALL_BITS).u64
+        return f"uint64_t {index} = {code};", f"{index} < {size}"
+
+    def _union_member(self, union: Expr, number: int, index: str) -> HeaderPlace:
+        names = self.names
+        match union:
+            case UnionRef(name):
+                members = list(names.union(name, self.where).members.values())
+                if number < len(members):
+                    return self.header(HeaderRef(members[number]))
+            case Op("dereference_union_stack", UnionStackRef(name), by, _):
+                unions = names.union_stack(name, self.where).unions
+                keys = list(names.union(unions[0], self.where).members)
+                before, inside = self._index(by, index, len(unions))
+                codes = [names.c_union_element(name, key, index) for key in keys]
+                if number < len(keys):
+                    header_type = names.union_member(name, keys[number], self.where)
+                    code = codes.pop(number)
+                    return HeaderPlace(header_type, code, tuple(codes), before, inside)
+            case _:
+                raise Unsupported(self.where, f"{union} is not a header union")
+        raise BadProgram(f"{self.where}: union {name!r} has no member {number}")
+
+    def _last(self, stack: str) -> HeaderPlace:
+        header_type = self.names.stack(stack, self.where).type
+        return HeaderPlace(header_type, self.names.c_element(stack, self._last_index(stack)))
+
+    def _last_index(self, stack: str) -> str:
+        """Of an empty stack it is the first element: the index must be one of the array's."""
+        filled = self.names.c_next(stack)
+        return f"({filled} ? {filled} - 1 : 0)"
 
     # ---- conditions -----------------------------------------------------------------------------
 
@@ -215,11 +298,7 @@ class Expressions:
             case Op("?", left, _, _) if left is not None:
                 return self.is_bool(left)
             case Op(op, _, _, _):
-                return (
-                    op in _COMPARISONS
-                    or op in _LOGIC
-                    or op in ("not", "d2b", "valid", "valid_union")
-                )
+                return op in _BOOLEAN
             case _:
                 return False
 
@@ -231,14 +310,13 @@ class Expressions:
             case Op("not", None, right, _) if not isinstance(right, int):
                 return f"!({self.boolean(right)})"
             case Op("d2b", None, right, _) if not isinstance(right, int):
-                value = self.number(right)
-                return f"(({value.code}) != 0)"
-            case Op("valid", None, HeaderRef(name), _):
-                self.names.header(name, self.where)
-                return f"({self.names.c_field(name, '$valid$')} != 0)"
+                return arithmetic.nonzero(self.number(right))
+            case Op("valid", None, right, _) if not isinstance(right, int):
+                header = self.header(right)
+                return header.value(f"({header.code}.valid != 0)", "false")
             case Op("valid_union", None, UnionRef(name) | HeaderRef(name), _):
                 return f"({union_valid(self.names, name, self.where)} != 0)"
-            case Op("?", left, right, condition) if left and condition:
+            case Op("?", left, right, condition) if left and condition and self.is_bool(expr):
                 assert not isinstance(right, int)
                 choice, yes, no = map(self.boolean, (condition, left, right))
                 return f"({choice} ? {yes} : {no})"
@@ -250,135 +328,40 @@ class Expressions:
             case Op(op, _, _, _) if self.is_bool(expr):
                 raise Unsupported(self.where, f"{op} of {expr.right}")
             case _:
-                value = self.number(expr)
-                return f"(({value.code}) != 0)"
+                return arithmetic.nonzero(self.number(expr))
 
     def _compare(self, op: str, left: Expr, right: Expr) -> str:
         if self.is_bool(left) and self.is_bool(right):
             return f"((bool)({self.boolean(left)}) {op} (bool)({self.boolean(right)}))"
-        if isinstance(left, HeaderRef | StackRef) or isinstance(right, HeaderRef | StackRef):
-            raise Unsupported(self.where, f"{op} between whole headers")
-        if isinstance(left, FieldRef) and isinstance(right, FieldRef):
-            places = ((left.header, left.field), (right.header, right.field))
-            if all(self.names.field(*place, self.where).varbit for place in places):
-                test = same_varbit(self.names, *places)
-                return test if op == "==" else f"!{test}"
-        a, b = self.number(left), self.number(right)
-        if a.small and b.small:
-            return f"({a.code} {op} {b.code})"
-        if a.unsigned and b.unsigned:
-            return f"({a.wide_code} {op} {b.wide_code})"
-        if a.signed and b.signed:
-            return f"((ss_i128)({a.wide_code}) {op} (ss_i128)({b.wide_code}))"
-        raise Unsupported(self.where, f"{op} between values that do not fit 128 bits")
+        if op in ("==", "!=") and (test := self._same_whole(left, right)):
+            return test if op == "==" else f"!{test}"
+        return arithmetic.compare(op, self.number(left), self.number(right))
+
+    def _same_whole(self, left: Expr, right: Expr) -> str:
+        """C code of whether two headers, unions or variable-length fields are equal; else ""."""
+        names, where = self.names, self.where
+        match left, right:
+            case UnionRef(a), UnionRef(b):
+                mine, other = names.union(a, where).members, names.union(b, where).members
+                pairs = zip(mine.values(), other.values(), strict=True)
+                tests = [self._same_whole(HeaderRef(x), HeaderRef(y)) for x, y in pairs]
+                return f"({' || '.join(tests)})"
+            case FieldRef(a, field), FieldRef(b, other_field):
+                places = ((a, field), (b, other_field))
+                if all(names.field(*place, where).varbit for place in places):
+                    return same_varbit(names, *places)
+            case _ if self.is_header(left) and self.is_header(right):
+                a_place, b_place = self.header(left, "at_left"), self.header(right, "at_right")
+                test = same_header(a_place, b_place, where)
+                return a_place.value(b_place.value(test, "false"), "false")
+        return ""
 
 
-def constant(value: int) -> Value:
-    """A constant of any size."""
-    if 0 <= value < 1 << 64:
-        return Value(f"{value:#x}ull", value, value)
-    return Value(literal(value % (1 << 128)) if value >> 64 else "0ull", value, value)
+def _least(a: int | None, b: int | None) -> int | None:
+    """The lower of two limits, of which None is none."""
+    given = [bits for bits in (a, b) if bits is not None]
+    return min(given) if given else None
 
 
-def _right(expr: Op) -> Expr:
-    if isinstance(expr.right, int):
-        raise Unsupported(expr.op, "access by index is not supported here")
-    return expr.right
-
-
-def _unsigned_field(code: str, width: int) -> Value:
-    return Value(f"(uint64_t){code}" if width <= 64 else code, 0, mask_of(width))
-
-
-def _signed_field(code: str, width: int) -> Value:
-    low, high = _signed_bounds(width)
-    extend = f"ss_extend64({code}, {width})" if width <= 64 else f"ss_extend128({code}, {width})"
-    return Value(f"(ss_u128)(ss_i128){extend}", low, high)
-
-
-def _signed_bounds(width: int) -> tuple[int, int]:
-    return -(1 << width - 1), (1 << width - 1) - 1
-
-
-def _signed(value: int) -> str:
-    return f"-(ss_i128){literal(-value)}" if value < 0 else f"(ss_i128){literal(value)}"
-
-
-def _as_value(wide: str, low: int, high: int) -> Value:
-    """A value of which `wide` is ss_u128 code, in whichever form its interval asks for."""
-    if low >= 0 and high < 1 << 64:
-        return Value(f"(uint64_t)({wide})", low, high)
-    return Value(wide, low, high)
-
-
-def _two_comp_mod(value: Value, width: int) -> Value:
-    low, high = _signed_bounds(width)
-    if value.low >= low and value.high <= high:
-        return value
-    return Value(f"(ss_u128)ss_extend128({value.wide_code}, {width})", low, high)
-
-
-def _modular(op: str, left: Value | None, right: Value, low: int, high: int) -> Value:
-    """An operation that is right modulo any power of two when its operands are."""
-    if low >= 0 and high < 1 << 64:
-        a = f"(uint64_t)({left.code}) " if left else ""
-        return Value(f"({a}{op} (uint64_t)({right.code}))", low, high)
-    a = f"{left.wide_code} " if left else ""
-    return Value(f"({a}{op} {right.wide_code})", low, high)
-
-
-def _binary(op: str, a: Value, b: Value, where: str) -> Value:
-    if op in ("<<", ">>"):
-        return _shift(op, a, b, where)
-    if op in _RING:
-        return _modular(op, a, b, *_ring_bounds(op, a, b))
-    if op in ("/", "%"):
-        if not (a.unsigned and b.unsigned):
-            raise Unsupported(where, f"{op} of values that may be negative or over 128 bits")
-        name = "SS_DIV" if op == "/" else "SS_MOD"
-        high = a.high if op == "/" else max(b.high - 1, 0)
-        if a.small and b.small:
-            return Value(f"{name}({a.code}, {b.code})", 0, high)
-        return _as_value(f"{name}({a.wide_code}, {b.wide_code})", 0, high)
-    raise Unsupported(where, f"operation {op} is not supported")
-
-
-def _ring_bounds(op: str, a: Value, b: Value) -> tuple[int, int]:
-    if op == "+":
-        return a.low + b.low, a.high + b.high
-    if op == "-":
-        return a.low - b.high, a.high - b.low
-    if op == "*":
-        corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-        return min(corners), max(corners)
-    positive = [value.high for value in (a, b) if value.low >= 0]
-    if op == "&" and positive:
-        return 0, min(positive)
-    bits = max(v.bit_length() for v in (a.low, a.high, b.low, b.high))
-    return (0, mask_of(bits)) if len(positive) == 2 else (-(1 << bits), mask_of(bits))
-
-
-def _shift(op: str, a: Value, b: Value, where: str) -> Value:
-    if b.low < 0 or not b.small:
-        raise Unsupported(where, f"{op} by an amount that may be negative or over 64 bits")
-    if op == "<<":
-        most = min(b.high, _HUGE_SHIFT)
-        low, high = min(a.low << most, a.low), a.high << most
-        small = a.small and high < 1 << 64
-    else:
-        if not (a.unsigned or a.signed):
-            raise Unsupported(where, ">> of a value that does not fit 128 bits")
-        low, high = min(a.low, 0), a.high >> b.low if a.high >= 0 else a.high
-        small = a.small
-    fixed = b.low == b.high
-    if small:
-        if fixed:
-            return Value(f"({a.code} {op} {b.low})" if b.low < 64 else "0ull", low, high)
-        return Value(f"ss_{'shl' if op == '<<' else 'shr'}64({a.code}, {b.code})", low, high)
-    if a.low < 0 and op == ">>":
-        return _as_value(f"(ss_u128)ss_sar128((ss_i128){a.wide_code}, {b.code})", low, high)
-    if fixed:
-        code = f"({a.wide_code} {op} {b.low})" if b.low < 128 else "(ss_u128)0"
-    else:
-        code = f"ss_{'shl' if op == '<<' else 'shr'}128({a.wide_code}, {b.code})"
-    return _as_value(code, low, high)
+def _truth(condition: str) -> Value:
+    return Value(f"(uint64_t)({condition})", 0, 1, 1)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, SizedConst
-from softswitch.codegen.names import Names, c_bytes, literal
+from softswitch.codegen.layout import words_of
+from softswitch.codegen.names import Names, c_bytes, literal, mask_of
 from softswitch.errors import Unsupported
 
 # C function (without ss_) by BMv2's name. The custom ones can only be changed by BMv2's own CLI.
@@ -71,7 +72,9 @@ def _append(piece: _Piece, *, aligned: bool) -> str:
     if piece.bytes:
         append = f"ss_append_bytes(buf, at, {piece.code}, {piece.bytes});"
         return f"{append} at += 8 * {piece.bytes};"
-    if aligned:
+    if piece.width > 128:
+        append = f"ss_limbs_append(buf, at, ({piece.code}).limb, {piece.width});"
+    elif aligned:
         append = f"ss_put(buf + at / 8, {piece.code}, {piece.width // 8});"
     else:
         append = f"ss_append(buf, at, {piece.code}, {piece.width});"
@@ -87,9 +90,7 @@ def _pieces(names: Names, item: Arg, where: str) -> list[_Piece]:
             fields = names.header(header, where).type.fields
             return [_field(names, header, field.name, where) for field in fields]
         case SizedConst(value, width):
-            if width > 128:
-                raise Unsupported(where, f"a constant of {width} bits; at most 128")
-            return [_Piece("", literal(value), width)]
+            return [_Piece("", literal(value & mask_of(width), words_of(width)), width)]
         case _:
             raise Unsupported(where, f"input {item} is not supported")
 

@@ -3,11 +3,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 
 from softswitch.bmjson import HeaderType
-from softswitch.codegen.names import Names, c_bytes, c_member
+from softswitch.codegen.layout import words_of
+from softswitch.codegen.names import Names, c_bytes, c_member, c_type
 from softswitch.errors import BadProgram, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPlace:
+    """A header: the lvalue of its struct, and of those of the other members of its union.
+
+    Where the header is an element with a run-time index, `before` declares the variable that
+    `code` has as its index, and `inside` is a condition for its being within the stack.
+    """
+
+    type: HeaderType
+    code: str
+    others: tuple[str, ...] = ()
+    before: str = ""
+    inside: str = ""
+
+    def statement(self, body: str) -> str:
+        """`body`, which uses `code`, where the header is there."""
+        return f"{{ {self.before} if ({self.inside}) {{ {body} }} }}" if self.before else body
+
+    def value(self, read: str, otherwise: str) -> str:
+        """The expression `read`, which uses `code`, where the header is there."""
+        if not self.before:
+            return read
+        return f"({{ {self.before} {self.inside} ? {read} : {otherwise}; }})"
+
+
+def header_place(names: Names, name: str, where: str) -> HeaderPlace:
+    """The header instance called `name`."""
+    others = tuple(names.c_header(other) for other in names.siblings(name))
+    return HeaderPlace(names.header(name, where).type, names.c_header(name), others)
 
 
 def wire_bytes(header_type: HeaderType, c_header: str, where: str) -> str:
@@ -19,45 +51,73 @@ def wire_bytes(header_type: HeaderType, c_header: str, where: str) -> str:
     return f"{fixed // 8}" + (f" + {c_header}.{c_bytes(varbit.name)}" if varbit else "")
 
 
-def mark_valid(names: Names, name: str) -> str:
-    """Makes a header valid, and the other members of its union invalid."""
-    others = [f"{names.c_header(other)}.valid = 0;" for other in names.siblings(name)]
-    return " ".join([*others, f"{names.c_header(name)}.valid = 1;"])
+def _others_invalid(place: HeaderPlace) -> str:
+    return "".join(f"{other}.valid = 0; " for other in place.others)
 
 
-def add_header(names: Names, name: str, where: str) -> str:
+def add_header(place: HeaderPlace, where: str) -> str:
     """setValid: all fields are 0 then. A variable-length field keeps its length, as in BMv2."""
-    header_type = names.header(name, where).type
-    header = names.c_header(name)
+    header = place.code
     kept = keep = ""
-    if varbit := header_type.varbit:
+    if varbit := place.type.varbit:
         length = f"{header}.{c_bytes(varbit.name)}"
         kept, keep = f"uint32_t bytes = {length};", f"{length} = bytes;"
-    return (
+    return place.statement(
         f"if (!{header}.valid) {{ {kept} memset(&{header}, 0, sizeof {header}); {keep} "
-        f"{mark_valid(names, name)} p->length += {wire_bytes(header_type, header, where)}; }}"
+        f"{_others_invalid(place)}{header}.valid = 1; "
+        f"p->length += {wire_bytes(place.type, header, where)}; }}"
     )
 
 
-def remove_header(names: Names, name: str, where: str) -> str:
+def remove_header(place: HeaderPlace, where: str) -> str:
     """setInvalid."""
-    header = names.c_header(name)
-    size = wire_bytes(names.header(name, where).type, header, where)
-    return f"if ({header}.valid) {{ {header}.valid = 0; p->length -= {size}; }}"
-
-
-def assign_header(names: Names, to: str, source: str, where: str) -> str:
-    """`to` becomes what `source` is, valid or not."""
-    if names.header(to, where).type.fields != names.header(source, where).type.fields:
-        raise BadProgram(f"{where}: {to} and {source} are not of the same type")
-    if to == source:
-        return ";"
-    target, origin = names.c_header(to), names.c_header(source)
-    others = " ".join(f"{names.c_header(other)}.valid = 0;" for other in names.siblings(to))
-    return (
-        f"if ({origin}.valid) {{ {others} memcpy(&{target}, &{origin}, sizeof {target}); }} "
-        f"else {target}.valid = 0;"
+    size = wire_bytes(place.type, place.code, where)
+    return place.statement(
+        f"if ({place.code}.valid) {{ {place.code}.valid = 0; p->length -= {size}; }}"
     )
+
+
+def assign_header(to: HeaderPlace, source: HeaderPlace, where: str) -> str:
+    """`to` becomes what `source` is, valid or not."""
+    if to.type.fields != source.type.fields:
+        raise BadProgram(f"{where}: {to.type.name} and {source.type.name} differ")
+    target, origin = to.code, source.code
+    if target == origin and not to.before:
+        return ";"
+    copy = (
+        f"if ({origin}.valid) {{ {_others_invalid(to)}"
+        f"memmove(&{target}, &{origin}, sizeof {target}); }} else {target}.valid = 0;"
+    )
+    return to.statement(source.statement(copy))
+
+
+def assign_stack(names: Names, to: str, source: str, where: str) -> str:
+    """Copies the headers of a stack, and how many of them are filled."""
+    target, origin = names.stack(to, where), names.stack(source, where)
+    if len(target.headers) != len(origin.headers):
+        raise BadProgram(f"{where}: {to} and {source} are not of the same size")
+    copies = [
+        assign_header(header_place(names, a, where), header_place(names, b, where), where)
+        for a, b in zip(target.headers, origin.headers, strict=True)
+    ]
+    return " ".join([f"{names.c_next(to)} = {names.c_next(source)};", *copies])
+
+
+def same_header(a: HeaderPlace, b: HeaderPlace, where: str) -> str:
+    """C code of whether two headers are valid and equal, as BMv2 compares them."""
+    if a.type.fields != b.type.fields:
+        raise BadProgram(f"{where}: {a.type.name} and {b.type.name} differ")
+    tests = [f"{a.code}.valid", f"{b.code}.valid"]
+    for field in a.type.fields:
+        x, y = (f"{place.code}.{c_member(field.name)}" for place in (a, b))
+        if field.varbit:
+            sizes = [f"{place.code}.{c_bytes(field.name)}" for place in (a, b)]
+            tests.append(f"ss_same_number({x}, {sizes[0]}, {y}, {sizes[1]})")
+        elif words_of(field.width) > 2:
+            tests.append(f"{c_type(field.width)}_same({x}, {y})")
+        else:
+            tests.append(f"{x} == {y}")
+    return f"({' && '.join(tests)})"
 
 
 def assign_union(names: Names, to: str, source: str, where: str) -> str:
@@ -66,7 +126,11 @@ def assign_union(names: Names, to: str, source: str, where: str) -> str:
     if target.members.keys() != origin.members.keys():
         raise BadProgram(f"{where}: {to} and {source} are not of the same type")
     return " ".join(
-        assign_header(names, name, origin.members[member], where)
+        assign_header(
+            header_place(names, name, where),
+            header_place(names, origin.members[member], where),
+            where,
+        )
         for member, name in target.members.items()
     )
 
@@ -89,32 +153,32 @@ def union_valid(names: Names, name: str, where: str) -> str:
     return "(" + " | ".join(f"{names.c_header(member)}.valid" for member in members) + ")"
 
 
-def shift_stack(names: Names, op: str, name: str, count: int, where: str) -> str:
-    """push_front and pop_front of P4_16: elements change places, new ones are invalid."""
+def mark_valid(place: HeaderPlace) -> str:
+    """Makes a header valid with the fields that it has."""
+    return place.statement(f"{_others_invalid(place)}{place.code}.valid = 1;")
+
+
+def shift_stack(names: Names, op: str, name: str, count: str, where: str) -> str:
+    """push_front and pop_front of P4_16: elements change places, new ones are invalid.
+
+    `count` is C code of a uint64_t.
+    """
     if name in names.program.union_stacks:
-        unions = [names.union(u, where) for u in names.union_stack(name, where).unions]
-        members = list(unions[0].members)
-        rows = [[names.c_header(u.members[member]) for u in unions] for member in members]
+        unions = names.union_stack(name, where).unions
+        size = len(unions)
+        members = names.union(unions[0], where).members
+        arrays = [names.c_union_element(name, member, "") for member in members]
     else:
-        rows = [[names.c_header(element) for element in names.stack(name, where).headers]]
-    size, filled = len(rows[0]), names.c_next(name)
-    count = min(count, size)
+        size = len(names.stack(name, where).headers)
+        arrays = [names.c_element(name, "")]
+    macro = f"SS_{op.upper()}"
+    shifts = " ".join(f"{macro}({array.removesuffix('[]')}, by);" for array in arrays)
+    filled = names.c_next(name)
     if op == "push":
-        more = f"{filled} = {filled} + {count} < {size} ? {filled} + {count} : {size};"
+        more = f"{filled} = {filled} + by < {size} ? {filled} + (uint32_t)by : {size};"
     else:
-        more = f"{filled} -= {filled} < {count} ? {filled} : {count};"
-    return " ".join([*(_shift(op, row, count) for row in rows), more])
-
-
-def _shift(op: str, elements: list[str], count: int) -> str:
-    size = len(elements)
-    pairs: Iterable[tuple[int, int]]
-    if op == "push":
-        pairs, new = ((i, i - count) for i in range(size - 1, count - 1, -1)), elements[:count]
-    else:
-        pairs, new = ((i, i + count) for i in range(size - count)), elements[size - count :]
-    swaps = [f"SS_SWAP({elements[a]}, {elements[b]});" for a, b in pairs]
-    return " ".join([*swaps, *(f"{element}.valid = 0;" for element in new)])
+        more = f"{filled} -= {filled} < by ? {filled} : (uint32_t)by;"
+    return f"{{ const uint64_t by = ss_umin64({count}, {size}); {shifts} {more} }}"
 
 
 def assign_varbit(names: Names, to: tuple[str, str], source: tuple[str, str], where: str) -> str:

@@ -6,30 +6,48 @@ from __future__ import annotations
 import re
 
 from softswitch.bmjson import Field, Header, HeaderType, Program, Stack, Union, UnionStack
-from softswitch.errors import BadProgram, Unsupported
+from softswitch.codegen.layout import WORD_BITS, words_of
+from softswitch.errors import BadProgram
 
-MAX_WIDTH = 128
 STANDARD = "standard_metadata"
 
 
 def c_type(width: int) -> str:
-    """The C type of a field or register cell of `width` bits, at most MAX_WIDTH."""
+    """The C type of a field or register cell of `width` bits; over 128 one of csrc/wide.h."""
     for bits in (8, 16, 32, 64):
         if width <= bits:
             return f"uint{bits}_t"
-    return "ss_u128"
+    return "ss_u128" if width <= 128 else f"ss_w{words_of(width)}"
 
 
 def cell_bytes(width: int) -> int:
     """Bytes of `c_type(width)`."""
-    return next(size for size in (1, 2, 4, 8, 16) if width <= 8 * size)
+    return next((size for size in (1, 2, 4, 8) if width <= 8 * size), 8 * words_of(width))
 
 
-def literal(value: int) -> str:
-    """A non-negative constant of at most 128 bits."""
-    if value < 1 << 64:
-        return f"{value:#x}ull"
-    return f"ss_big({value >> 64:#x}ull, {value & (1 << 64) - 1:#x}ull)"
+def c_words(lvalue: str, width: int) -> list[str]:
+    """The 64-bit words of an lvalue of `c_type(width)`, lowest first, as uint64_t."""
+    match words_of(width):
+        case 1:
+            return [f"(uint64_t){lvalue}"]
+        case 2:
+            return [f"(uint64_t){lvalue}", f"(uint64_t)({lvalue} >> {WORD_BITS})"]
+        case words:
+            return [f"{lvalue}.limb[{i}]" for i in range(words)]
+
+
+def literal(value: int, limbs: int | None = None) -> str:
+    """A constant modulo 2^(64 * limbs), by default in as many limbs as it takes without sign.
+
+    One limb is a uint64_t, two are an ss_u128, more a struct of csrc/wide.h.
+    """
+    count = words_of(value.bit_length()) if limbs is None else limbs
+    words = [f"{value >> WORD_BITS * i & mask_of(WORD_BITS):#x}ull" for i in range(count)]
+    if count == 1:
+        return words[0]
+    if count == 2:
+        return f"ss_big({words[1]}, {words[0]})"
+    return f"((ss_w{count}){{{{ {', '.join(words)} }}}})"
 
 
 def mask_of(width: int) -> int:
@@ -65,19 +83,6 @@ class Names:
             name: f"next{number}_{sanitized(name)}"
             for number, name in enumerate((*program.stacks, *program.union_stacks))
         }
-        for header_type in program.header_types.values():
-            for field in header_type.fields:
-                if field.width > MAX_WIDTH and not field.varbit:
-                    raise Unsupported(
-                        f"{header_type.name}.{field.name}",
-                        f"fields of {field.width} bits are not supported; at most {MAX_WIDTH}",
-                    )
-        for register in program.registers.values():
-            if register.width > MAX_WIDTH:
-                raise Unsupported(
-                    register.name,
-                    f"cells of {register.width} bits are not supported; at most {MAX_WIDTH}",
-                )
 
     def _place_headers(self) -> dict[str, str]:
         """The member of `struct phv` that holds each header."""
@@ -232,8 +237,10 @@ def field_of(header_type: HeaderType, field: str, where: str) -> Field:
 
 
 def c_cast(value: str, width: int) -> str:
-    """`value` cut to `width` bits, as its C type."""
+    """`value`, C code of at most 128 bits, cut to `width` bits as its C type."""
     kind = c_type(width)
+    if width > 128:
+        return f"{kind}_of_u128({value})"
     if width in (8, 16, 32, 64, 128):
         return f"({kind})({value})"
     return f"({kind})(({value}) & {literal(mask_of(width))})"

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from softswitch.bmjson import Checksum, Field, FieldList, HeaderType
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.headers import wire_bytes
-from softswitch.codegen.layout import words_of
-from softswitch.codegen.names import Names, c_bytes, c_cast, c_member
+from softswitch.codegen.names import Names, c_bytes, c_cast, c_member, c_words
 from softswitch.errors import BadProgram, Unsupported
 
 
@@ -31,7 +30,7 @@ def checksum_statement(
         action = f"{field} = {c_cast(value, width)};"
     else:
         wrong = names.set_intrinsic("standard_metadata.checksum_error", "1")
-        action = f"if ({value} != (uint64_t){field}) {{ {wrong} }}"
+        action = f"if ({value} != {c_words(field, width)[0]}) {{ {wrong} }}"
     return f"if ({guard}{condition}) {{ {action} }}"
 
 
@@ -94,7 +93,11 @@ def _store_bit_by_bit(header: str, parts: Sequence[Field], bits: int, out: str) 
             length = f"{header}.{c_bytes(part.name)}"
             code.append(f"ss_append_bytes({out}, at, {lvalue}, {length}); at += 8 * {length};")
             continue
-        code.append(f"ss_append({out}, at, {lvalue}, {part.width}); at += {part.width};")
+        if part.width > 128:
+            append = f"ss_limbs_append({out}, at, {lvalue}.limb, {part.width});"
+        else:
+            append = f"ss_append({out}, at, {lvalue}, {part.width});"
+        code.append(f"{append} at += {part.width};")
     return f"{{ {' '.join(code)} }}"
 
 
@@ -105,11 +108,9 @@ def digest_function(names: Names, lists: Mapping[int, FieldList]) -> tuple[str, 
         at, stores = 0, []
         for header, field in learn_list.fields:
             width = _fixed(names, header, field, f"digest {learn_list.name}").width
-            lvalue = names.c_field(header, field)
-            stores.append(f"out[{at}] = (uint64_t){lvalue};")
-            if words_of(width) == 2:
-                stores.append(f"out[{at + 1}] = (uint64_t)({lvalue} >> 64);")
-            at += words_of(width)
+            for code in c_words(names.c_field(header, field), width):
+                stores.append(f"out[{at}] = {code};")
+                at += 1
         longest = max(longest, at)
         cases.append(f"    case {learn_list.id}: {' '.join(stores)} return {at};")
     lines = [

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 from softswitch.bmjson import Lookahead
-from softswitch.codegen.names import literal, mask_of
+from softswitch.codegen.names import c_type, literal, mask_of
 
 
 def read_bits(data: str, offset: int, width: int) -> str:
-    """C code of `width` (up to 128) bits that start `offset` bits behind the byte `data`."""
+    """C code of `width` bits that start `offset` bits behind the byte `data`.
+
+    Over 128 bits it is of type `c_type(width)`.
+    """
+    if width > 128:
+        return f"{c_type(width)}_get({data}, {offset}, {width})"
     first, last = offset // 8, (offset + width - 1) // 8
     count = last - first + 1
     if count > 16:

@@ -14,9 +14,11 @@ from softswitch.bmjson import (
     ParserState,
 )
 from softswitch.codegen.actions import Actions
-from softswitch.codegen.expressions import Expressions, Value
+from softswitch.codegen.arithmetic import Value, stored
+from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.headers import assign_varbit
-from softswitch.codegen.names import Names, c_bytes, c_cast, c_member, mask_of
+from softswitch.codegen.layout import words_of
+from softswitch.codegen.names import Names, c_bytes, c_member, mask_of
 from softswitch.codegen.packetbits import lookahead_guard, read_bits
 from softswitch.codegen.select import select
 from softswitch.errors import BadProgram, Unsupported
@@ -86,7 +88,7 @@ class ParserWriter:
                 return self._extract_stack(op, x)
             case "extract_union_stack":
                 return self._extract_union_stack(op, x)
-            case "set" if isinstance(op.field, FieldRef) and op.value is not None:
+            case "set" if op.field is not None and op.value is not None:
                 return self._set(op.field, op.value, x)
             case "shift" if isinstance(op.value, Const):
                 short = self._fail("PacketTooShort")
@@ -94,10 +96,10 @@ class ParserWriter:
                 return f"if (left < {by}u) {short} data += {by}u; left -= {by}u;"
             case "verify" if op.condition is not None and op.value is not None:
                 assert not isinstance(op.value, Lookahead)
-                code = x.number(op.value).code
+                code = f"(uint32_t){x.number(op.value, 32).u64}"
                 return f"if (!({x.boolean(op.condition)})) {{ error = {code}; goto done; }}"
             case "advance" if op.value is not None:
-                return self._advance(self._number(op.value, x), where)
+                return self._advance(self._number(op.value, x, 64))
             case "primitive" if op.call is not None:
                 return self._actions.statement(op.call, x)
             case _:
@@ -168,24 +170,22 @@ class ParserWriter:
         end = f"{element}.valid = 1; data += {size}{behind}; left -= (uint32_t)({size}{behind}); }}"
         return " ".join([begin, *loads, end])
 
-    def _set(self, field: FieldRef, value: Expr | Lookahead, x: Expressions) -> str:
-        declared = self._names.field(field.header, field.field, x.where)
-        if declared.varbit and isinstance(value, FieldRef):
-            places = ((field.header, field.field), (value.header, value.field))
+    def _set(self, target: Expr, value: Expr | Lookahead, x: Expressions) -> str:
+        place = x.place(target, "at_to")
+        if place.field.varbit and isinstance(target, FieldRef) and isinstance(value, FieldRef):
+            places = ((target.header, target.field), (value.header, value.field))
             return assign_varbit(self._names, *places, x.where)
-        width = declared.width
-        target = self._names.c_field(field.header, field.field)
-        number = self._number(value, x)
-        code = number.wide_code if width > 64 else number.code
-        return f"{self._guard(value)}{target} = {c_cast(code, width)};"
+        width = place.field.width
+        code = stored(self._number(value, x, width), width)
+        return self._guard(value) + place.header.statement(f"{place.code} = {code};")
 
-    def _number(self, value: Expr | Lookahead, x: Expressions) -> Value:
+    def _number(self, value: Expr | Lookahead, x: Expressions, bits: int | None = None) -> Value:
         if isinstance(value, Lookahead):
             code = read_bits("data", value.offset, value.width)
-            if value.width > 64:
-                code = f"(ss_u128){code}"
-            return Value(code, 0, mask_of(value.width))
-        return x.number(value)
+            limbs = words_of(value.width)
+            kind = {1: "(uint64_t)", 2: "(ss_u128)"}.get(limbs, "")
+            return Value(kind + code, 0, mask_of(value.width), limbs)
+        return x.number(value, bits)
 
     def _guard(self, value: Expr | Lookahead) -> str:
         """Leaves the parser when the packet is too short to look that far ahead."""
@@ -193,11 +193,9 @@ class ParserWriter:
             return ""
         return lookahead_guard(value, self._fail("PacketTooShort")) + " "
 
-    def _advance(self, bits: Value, where: str) -> str:
-        if not bits.small:
-            raise Unsupported(where, "advance by an amount that may be negative or over 64 bits")
+    def _advance(self, bits: Value) -> str:
         return (
-            f"{{ uint64_t by = {bits.code}; "
+            f"{{ uint64_t by = {bits.u64}; "
             f"if (by % 8) {self._fail('ParserInvalidArgument')} by /= 8; "
             f"if (left < by) {self._fail('PacketTooShort')} "
             "data += by; left -= (uint32_t)by; }"

@@ -19,7 +19,7 @@ from softswitch.bmjson import (
     Transition,
 )
 from softswitch.codegen.layout import WORD_BITS, ValueSetLayout, words_of
-from softswitch.codegen.names import Names, c_member, field_of, literal, mask_of
+from softswitch.codegen.names import Names, c_member, c_words, field_of, literal, mask_of
 from softswitch.codegen.packetbits import lookahead_guard, read_bits
 from softswitch.errors import BadProgram, Unsupported
 
@@ -113,7 +113,7 @@ def _key(names: Names, key: Expr | Lookahead, where: str, errors: Mapping[str, s
                 words.append(f"(uint64_t){read_bits('data', start, end - low - start)}")
             return _Key(width, lookahead_guard(key, errors["PacketTooShort"]), tuple(words))
         case FieldRef(header, field):
-            return _Key(width, "", _field_words(names.c_field(header, field), width))
+            return _Key(width, "", tuple(c_words(names.c_field(header, field), width)))
         case LastField(stack, field):
             element = names.c_element(stack, f"{names.c_next(stack)} - 1")
         case LastUnionField(stack, member, field):
@@ -121,14 +121,7 @@ def _key(names: Names, key: Expr | Lookahead, where: str, errors: Mapping[str, s
         case _:
             raise Unsupported(where, f"select over {key} is not supported")
     empty = f"if ({names.c_next(stack)} == 0) {errors['StackOutOfBounds']}"
-    return _Key(width, empty, _field_words(f"{element}.{c_member(field)}", width))
-
-
-def _field_words(lvalue: str, width: int) -> tuple[str, ...]:
-    """The raw bits of a field."""
-    if width <= WORD_BITS:
-        return (f"(uint64_t){lvalue}",)
-    return tuple(f"(uint64_t)({lvalue} >> {WORD_BITS * i})" for i in range(words_of(width)))
+    return _Key(width, empty, tuple(c_words(f"{element}.{c_member(field)}", width)))
 
 
 def _case(transition: Transition, widths: Sequence[int], where: str) -> str:

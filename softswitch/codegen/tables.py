@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from softswitch.bmjson import Program, Table, find_action
 from softswitch.codegen.actions import action_name
 from softswitch.codegen.expressions import Expressions
-from softswitch.codegen.layout import KeyField, TableLayout, place_keys
-from softswitch.codegen.names import Names, c_cast, literal
+from softswitch.codegen.layout import WORD_BITS, KeyField, TableLayout, place_keys
+from softswitch.codegen.names import Names, c_cast, c_words, literal, mask_of
 from softswitch.errors import BadProgram, Unsupported
 from softswitch.keys import look_up_kind
 
@@ -33,8 +33,6 @@ def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int
         for key in table.keys
     ]
     keys, words = place_keys(fields)
-    if words > 16:
-        raise Unsupported(where, f"a key of {words} words; at most 16")
     if table.type not in ("simple", "indirect", "indirect_ws"):
         raise Unsupported(where, f"type {table.type} is not supported")
     if table.profile is not None and table.profile not in profiles:
@@ -116,22 +114,23 @@ def _look_up(names: Names, table: Table, layout: TableLayout, where: str) -> lis
     x = Expressions(names, where)
     for key, place in zip(table.keys, layout.keys, strict=True):
         x.field(key.header, key.field)  # refuses what cannot be read
-        code = names.c_field(key.header, key.field)
+        valid = "1"
         header = names.header(key.header, where)
         if not header.metadata and key.field != "$valid$":
             # BMv2 takes fields of invalid headers as 0 here.
-            code = f"({names.c_field(key.header, '$valid$')} ? {code} : 0)"
-        if key.mask is not None:
-            code = f"({code} & {literal(key.mask)})"
-        word, bit = divmod(place.shift, 64)
-        if place.width <= 64:
-            shift = f" << {bit}" if bit else ""
-            words[word].append(f"(uint64_t){code}{shift}")
-        else:
-            words[word].append(f"(uint64_t){code}")
-            words[word + 1].append(f"(uint64_t)((ss_u128){code} >> 64)")
+            valid = names.c_field(key.header, "$valid$")
+        word, bit = divmod(place.shift, WORD_BITS)
+        codes = c_words(names.c_field(key.header, key.field), place.width)
+        for i, code in enumerate(codes):
+            if valid != "1":
+                code = f"({valid} ? {code} : 0)"
+            if key.mask is not None:
+                code = f"({code} & {literal(key.mask >> WORD_BITS * i & mask_of(WORD_BITS))})"
+            words[word + i].append(f"{code} << {bit}" if bit else code)
+    masked = "masked, " if layout.kind in ("LPM", "TERNARY") else ""
     items = ", ".join(" | ".join(parts) or "0" for parts in words.values())
     return [
         f"uint64_t key[{layout.words}] = {{ {items} }};",
-        f"struct ss_entry *e = ss_find_{layout.kind.lower()}(t, key, {layout.words});",
+        *([f"uint64_t masked[{layout.words}];"] if masked else []),
+        f"struct ss_entry *e = ss_find_{layout.kind.lower()}(t, key, {masked}{layout.words});",
     ]

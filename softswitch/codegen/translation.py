@@ -142,6 +142,7 @@ class _Writer:
             digest,
         ]
         self._body = "\n".join(parts)
+        parts.insert(1, wide_types(self._body))
         parts += [self._entry_points(), self._descriptions(digest_words)]
         return "\n\n".join(parts) + "\n"
 
@@ -314,6 +315,12 @@ __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .digest = digest,
 }};
 """.strip()
+
+
+def wide_types(body: str) -> str:
+    """The types of more than 128 bits that the code mentions."""
+    sizes = {int(limbs) for limbs in re.findall(r"\bss_w(\d+)", body)}
+    return "\n".join(f"SS_WIDE({limbs})" for limbs in sorted(sizes))
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:

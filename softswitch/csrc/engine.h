@@ -33,7 +33,6 @@
 #define SS_LOOP_CAPACITY 1024 /* resubmitted and recirculated packets, as in simple_switch */
 #define SS_INJECT_CAPACITY 1024
 #define SS_EVENT_CAPACITY 16384
-#define SS_MAX_KEY_WORDS 16 /* lookup.h has masked keys on the stack */
 #define SS_ERROR_BYTES 256
 #define SS_NO_BUDGET UINT32_MAX
 /* What ss_watch watches besides ports, whose numbers are below these. */

@@ -52,12 +52,13 @@ SS_INLINE struct ss_entry *ss_find_exact(const struct ss_table *t, const uint64_
     return ss_hash_find(SS_LOAD(&t->hash), key, words, 0);
 }
 
-SS_INLINE struct ss_entry *ss_find_lpm(const struct ss_table *t, const uint64_t *key, unsigned words) {
+/* `masked` has room for a key, here and below. */
+SS_INLINE struct ss_entry *ss_find_lpm(const struct ss_table *t, const uint64_t *key,
+                                       uint64_t *masked, unsigned words) {
     const struct ss_lengths *l = SS_LOAD(&t->lengths);
     const struct ss_hash *h = SS_LOAD(&t->hash);
     for (uint32_t i = 0; i < l->count; i++) {
         uint32_t length = l->lengths[i];
-        uint64_t masked[16];
         for (unsigned w = 0; w < words; w++) masked[w] = key[w] & t->masks[length * words + w];
         struct ss_entry *e = ss_hash_find(h, masked, words, length);
         if (e) return e;
@@ -66,13 +67,12 @@ SS_INLINE struct ss_entry *ss_find_lpm(const struct ss_table *t, const uint64_t 
 }
 
 SS_INLINE struct ss_entry *ss_find_ternary(const struct ss_table *t, const uint64_t *key,
-                                           unsigned words) {
+                                           uint64_t *masked, unsigned words) {
     const struct ss_tuples *all = SS_LOAD(&t->tuples);
     struct ss_entry *best = NULL;
     for (uint32_t i = 0; i < all->count; i++) {
         const struct ss_tuple *tuple = all->items[i].tuple;
         if (best && best->priority > all->items[i].best) break;
-        uint64_t masked[16];
         for (unsigned w = 0; w < words; w++) masked[w] = key[w] & tuple->mask[w];
         struct ss_entry *e = ss_hash_find(SS_LOAD(&tuple->hash), masked, words, 0);
         if (e && (!best || e->priority > best->priority ||
@@ -90,8 +90,12 @@ SS_INLINE int ss_compare_field(const uint64_t *a, const uint64_t *b, uint32_t sh
         uint64_t y = b[shift / 64] >> (shift % 64) & mask;
         return x < y ? -1 : x > y;
     }
-    for (uint32_t w = (shift + width + 63) / 64; w-- > shift / 64;)
-        if (a[w] != b[w]) return a[w] < b[w] ? -1 : 1;
+    uint32_t end = shift + width;
+    uint64_t mask = end % 64 ? (1ull << end % 64) - 1 : ~0ull; /* another field may follow */
+    for (uint32_t w = (end + 63) / 64; w-- > shift / 64; mask = ~0ull) {
+        uint64_t x = a[w] & mask, y = b[w] & mask;
+        if (x != y) return x < y ? -1 : 1;
+    }
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "meter.h"
 #include "ss.h"
 #include "varbit.h"
+#include "wide.h"
 
 /* Shifts whose amount is a run-time value: C leaves amounts of the width and beyond undefined. */
 SS_INLINE uint64_t ss_shl64(uint64_t v, uint64_t by) { return by < 64 ? v << by : 0; }
@@ -21,13 +22,22 @@ SS_INLINE int64_t ss_sar64(int64_t v, uint64_t by) { return v >> (by < 63 ? by :
 SS_INLINE ss_i128 ss_sar128(ss_i128 v, uint64_t by) { return v >> (by < 127 ? by : 127); }
 
 /* Division and remainder by 0 give 0: BMv2 stops there. */
-#define SS_DIV(a, b) ((b) == 0 ? 0 : (a) / (b))
-#define SS_MOD(a, b) ((b) == 0 ? 0 : (a) % (b))
+SS_INLINE uint64_t ss_div64(uint64_t a, uint64_t b) { return b ? a / b : 0; }
+SS_INLINE uint64_t ss_mod64(uint64_t a, uint64_t b) { return b ? a % b : 0; }
+SS_INLINE ss_u128 ss_div128(ss_u128 a, ss_u128 b) { return b ? a / b : 0; }
+SS_INLINE ss_u128 ss_mod128(ss_u128 a, ss_u128 b) { return b ? a % b : 0; }
 
-/* Saturation; the arguments have no side effects. */
-#define SS_CLAMP(v, low, high) ((v) < (low) ? (low) : (v) > (high) ? (high) : (v))
+/* Saturation: without sign at the upper end, with sign (two's complement) at both. */
+SS_INLINE uint64_t ss_umin64(uint64_t v, uint64_t most) { return v > most ? most : v; }
+SS_INLINE ss_u128 ss_umin128(ss_u128 v, ss_u128 most) { return v > most ? most : v; }
+SS_INLINE uint64_t ss_clamp64(uint64_t v, uint64_t low, uint64_t high) {
+    return (int64_t)v < (int64_t)low ? low : (int64_t)v > (int64_t)high ? high : v;
+}
+SS_INLINE ss_u128 ss_clamp128(ss_u128 v, ss_u128 low, ss_u128 high) {
+    return (ss_i128)v < (ss_i128)low ? low : (ss_i128)v > (ss_i128)high ? high : v;
+}
 
-/* Elements of a stack are structs of equal layout, though not of one type. */
+/* Two elements of a stack. */
 #define SS_SWAP(a, b)                                                                              \
     do {                                                                                           \
         uint8_t kept_[sizeof(a)];                                                                  \
@@ -36,24 +46,19 @@ SS_INLINE ss_i128 ss_sar128(ss_i128 v, uint64_t by) { return v >> (by < 127 ? by
         memcpy(&(b), kept_, sizeof(a));                                                            \
     } while (0)
 
-/* Sums and differences of 128 bits that stop at the ends of their range. */
-SS_INLINE ss_u128 ss_usat_add128(ss_u128 a, ss_u128 b) {
-    ss_u128 r;
-    return __builtin_add_overflow(a, b, &r) ? ~(ss_u128)0 : r;
-}
-SS_INLINE ss_u128 ss_usat_sub128(ss_u128 a, ss_u128 b) { return a > b ? a - b : 0; }
-SS_INLINE ss_i128 ss_sat_limit128(ss_i128 like) {
-    ss_i128 most = (ss_i128)(~(ss_u128)0 >> 1);
-    return like < 0 ? -most - 1 : most;
-}
-SS_INLINE ss_i128 ss_sat_add128(ss_i128 a, ss_i128 b) {
-    ss_i128 r;
-    return __builtin_add_overflow(a, b, &r) ? ss_sat_limit128(a) : r;
-}
-SS_INLINE ss_i128 ss_sat_sub128(ss_i128 a, ss_i128 b) {
-    ss_i128 r;
-    return __builtin_sub_overflow(a, b, &r) ? ss_sat_limit128(a) : r;
-}
+/* Elements of a stack change places by `by`, at most its size; new ones are invalid. */
+#define SS_PUSH(stack, by)                                                                         \
+    do {                                                                                           \
+        const uint64_t size_ = sizeof(stack) / sizeof((stack)[0]);                                 \
+        for (uint64_t i_ = size_; i_-- > (by);) SS_SWAP((stack)[i_], (stack)[i_ - (by)]);          \
+        for (uint64_t i_ = 0; i_ < (by); i_++) (stack)[i_].valid = 0;                              \
+    } while (0)
+#define SS_POP(stack, by)                                                                          \
+    do {                                                                                           \
+        const uint64_t size_ = sizeof(stack) / sizeof((stack)[0]);                                 \
+        for (uint64_t i_ = 0; i_ + (by) < size_; i_++) SS_SWAP((stack)[i_], (stack)[i_ + (by)]);   \
+        for (uint64_t i_ = size_ - (by); i_ < size_; i_++) (stack)[i_].valid = 0;                  \
+    } while (0)
 
 /* The low `bits` bits as a signed number; bits is 1 to 64, 1 to 128. */
 SS_INLINE int64_t ss_extend64(uint64_t v, unsigned bits) {

@@ -31,7 +31,6 @@ int ss_table_init(struct ss_table *t, const struct ss_table_desc *desc) {
     memset(t, 0, sizeof *t);
     t->desc = desc;
     t->first_free = NO_HANDLE;
-    if (desc->words > SS_MAX_KEY_WORDS) return SS_E_STATE;
     switch (desc->kind) {
     case SS_LPM:
         t->lengths = calloc(1, sizeof *t->lengths);

@@ -43,11 +43,6 @@ def _match_type(raw: dict[str, Any]) -> None:
     table["key"][0]["match_type"] = "fuzzy"
 
 
-def _wide_field(raw: dict[str, Any]) -> None:
-    probe_type = next(t for t in raw["header_types"] if t["name"] == "probe_t")
-    probe_type["fields"].append(["huge", 4096, False])
-
-
 def _varbit(raw: dict[str, Any]) -> None:
     probe_type = next(t for t in raw["header_types"] if t["name"] == "probe_t")
     probe_type["fields"] += [["tail", "*"], ["more", "*"]]
@@ -67,7 +62,6 @@ REFUSED: list[tuple[str, Change, type[Exception], str]] = [
     ("match", _primitive, Unsupported, "action ingress.beam: primitive teleport"),
     ("hashes", _algorithm, Unsupported, "calculation calc_of_mine: algorithm md5"),
     ("match", _match_type, Unsupported, "match type fuzzy"),
-    ("match", _wide_field, Unsupported, "probe_t.huge: fields of 4096 bits"),
     ("match", _varbit, BadProgram, "probe_t has more than one variable-length field"),
     ("match", _next_state, BadProgram, "nowhere"),
     ("match", _no_headers, BadProgram, "headers"),
