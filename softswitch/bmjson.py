@@ -332,12 +332,14 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """One key of a table. `match_type`: exact, lpm, ternary, range or valid."""
+    """One key of a table. `match_type`: exact, lpm, ternary, range or valid.
+
+    `target` is a field of a header, or of an element of a stack.
+    """
 
     name: str
     match_type: str
-    header: str
-    field: str
+    target: Expr
     mask: int | None
 
 

@@ -149,6 +149,14 @@ def read_expr(node: Node) -> Expr:
     return arg
 
 
+def read_field(node: Node) -> Expr:
+    """A field as [header, field]; p4c has an operation for the header when it asks for validity."""
+    header, field = node.array()
+    if isinstance(header.value, dict) and field.value == "$valid$":
+        return Op("valid", None, _operation(header))
+    return FieldRef(header.text(), field.text())
+
+
 def read_arg(node: Node) -> Arg:
     """An argument of a primitive or an input of a calculation: a type-value object."""
     kind = node.text("type")
@@ -159,8 +167,7 @@ def read_arg(node: Node) -> Arg:
                 return _operation(inner)
             return read_expr(inner)
         case "field":
-            header, field = node.array("value")
-            return FieldRef(header.text(), field.text())
+            return read_field(node.get("value"))
         case "stack_field":
             stack, field = node.array("value")
             return LastField(stack.text(), field.text())
@@ -186,7 +193,9 @@ def read_arg(node: Node) -> Arg:
         case "string":
             return Text(node.text("value"))
         case "parameters_vector":
-            return Vector(tuple(map(read_arg, node.array("value"))))
+            # p4c writes an empty object for a message without values.
+            empty = node.get("value").value == {}
+            return Vector(() if empty else tuple(map(read_arg, node.array("value"))))
         case _ if kind in _NAMED:
             return Named(kind, node.text("value"))
         case _ if kind in _UNSUPPORTED:

@@ -22,6 +22,7 @@ from softswitch.bmjson import (
     Expr,
     Field,
     FieldList,
+    FieldRef,
     Header,
     HeaderType,
     Lookahead,
@@ -41,7 +42,7 @@ from softswitch.bmjson import (
     UnionStack,
     ValueSet,
 )
-from softswitch.bmnode import Node, read_arg, read_expr
+from softswitch.bmnode import Node, read_arg, read_expr, read_field
 from softswitch.errors import BadProgram, Unsupported
 
 # A refusal for each kind of object that would otherwise have to be ignored.
@@ -388,12 +389,16 @@ def _profile(node: Node) -> ActionProfile:
 
 def _key(node: Node) -> TableKey:
     kind = node.text("match_type")
-    mask = node.optional("mask")
+    target = node.get("target")
     if kind == "valid":
-        return TableKey(node.text("name"), kind, node.text("target"), "$valid$", None)
-    header, field = node.array("target")
-    name = node.optional_text("name") or f"{header.text()}.{field.text()}"
-    return TableKey(name, kind, header.text(), field.text(), node.hex("mask") if mask else None)
+        return TableKey(node.text("name"), kind, FieldRef(target.text(), "$valid$"), None)
+    # An expression is a field of an element with a run-time index.
+    field = read_field(target) if isinstance(target.value, list) else read_expr(target)
+    name = node.optional_text("name")
+    if not name and isinstance(field, FieldRef):
+        name = f"{field.header}.{field.field}"
+    mask = node.optional("mask")
+    return TableKey(name, kind, field, node.hex("mask") if mask else None)
 
 
 def _table(node: Node) -> Table:

@@ -25,12 +25,14 @@ from softswitch.engine import (
     EVENT_PORT,
     NONE,
     Event,
+    LogMessage,
     Pair,
     SwitchOptions,
     check,
     load_engine,
 )
 from softswitch.errors import Busy, DataplaneError, InvalidArgument, NotFound, PortError
+from softswitch.messages import log_message
 from softswitch.meters import MeterArray
 from softswitch.tables import ActionSet, Profile, Table
 from softswitch.value_sets import ValueSet
@@ -117,6 +119,9 @@ class Dataplane:
         if not switch:
             raise DataplaneError(f"no memory for a switch (errno {ctypes.get_errno()})")
         self._switch: int = switch
+        self._log_message = LogMessage(log_message)  # the engine calls it, so it must stay
+        if options.log_messages:
+            self._engine.ss_set_log(switch, self._log_message)
         self._closed = False
         self._started = False
         self._digests: dict[int, tuple[str, tuple[int, ...]]] = {}

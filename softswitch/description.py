@@ -119,13 +119,20 @@ def _meter_bytes(table: bmjson.Table, program: bmjson.Program) -> bool | None:
 
 
 def _width(program: bmjson.Program, key: bmjson.TableKey, table: str) -> int:
-    if key.field == "$valid$":
-        return 1
-    header = program.headers.get(key.header)
-    for field in header.type.fields if header else ():
-        if field.name == key.field:
-            return field.width
-    raise BadProgram(f"{table}: key {key.name} is the unknown field {key.header}.{key.field}")
+    match key.target:
+        case bmjson.FieldRef(_, "$valid$") | bmjson.Op("valid", _, _, _):
+            return 1
+        case bmjson.FieldRef(name, field) if name in program.headers:
+            widths = {f.name: f.width for f in program.headers[name].type.fields}
+            if field in widths:
+                return widths[field]
+        case bmjson.Op("access_field", bmjson.Op(_, bmjson.StackRef(name), _, _), int(i), _):
+            fields = program.stacks[name].type.fields if name in program.stacks else ()
+            if i < len(fields):
+                return fields[i].width
+        case _:
+            pass
+    raise BadProgram(f"{table}: key {key.name} is the unknown field {key.target}")
 
 
 _JSON_KINDS = {

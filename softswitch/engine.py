@@ -57,6 +57,9 @@ class Event(ctypes.Structure):
 
 Pair = c_uint64 * 2
 
+LogMessage = ctypes.CFUNCTYPE(None, c_char_p, c_char_p, POINTER(c_uint64))
+"""ss_log_message."""
+
 _SWITCH = c_void_p
 _WORDS = c_char_p  # 64-bit words as bytes, lowest first
 PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
@@ -67,6 +70,7 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_port_is_up": (c_int, [_SWITCH, c_uint32]),
     "ss_port_read_stats": (c_int, [_SWITCH, c_uint32, POINTER(c_uint64)]),
     "ss_set_queue": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64]),
+    "ss_set_log": (None, [_SWITCH, LogMessage]),
     "ss_load": (c_int, [_SWITCH, c_char_p, c_char_p]),
     "ss_start": (c_int, [_SWITCH, c_char_p]),
     "ss_stop": (None, [_SWITCH]),

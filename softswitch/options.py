@@ -340,6 +340,8 @@ def parse(arguments: Sequence[str]) -> Options:
             queue_rates=dict(target.queue_rate),
             priority_queues=target.priority_queues,
             pcap_dir=None if switch.pcap is None else Path(switch.pcap),
+            log_messages=(switch.log_console or switch.log_file is not None)
+            and switch.log_level in LOG_LEVELS[: LOG_LEVELS.index("info") + 1],
         ),
         address=address,
         tls=tls,

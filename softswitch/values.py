@@ -165,6 +165,7 @@ class DataplaneOptions:
         cache_dir: where compiled programs are kept; None: ${XDG_CACHE_HOME:-~/.cache}/softswitch.
         ring_bytes: receive ring per port.
         seed: of the program's random numbers; None: from the kernel.
+        log_messages: whether the program's log_msg is logged (`softswitch.program`, level INFO).
     """
 
     device_id: int = 0
@@ -179,6 +180,7 @@ class DataplaneOptions:
     cache_dir: Path | None = None
     ring_bytes: int = 4 << 20
     seed: int | None = None
+    log_messages: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from softswitch.bmjson import (
     Action,
     Arg,
@@ -24,7 +26,7 @@ from softswitch.bmjson import (
 from softswitch.codegen import headers
 from softswitch.codegen.arithmetic import Value, field_value, stored
 from softswitch.codegen.expressions import Expressions
-from softswitch.codegen.names import Names, c_cast, c_type
+from softswitch.codegen.names import Names, c_cast, c_text, c_type
 from softswitch.errors import BadProgram, Unsupported
 
 _UPDATES = {"add_to_field": "+", "subtract_from_field": "-"}
@@ -169,12 +171,12 @@ class Actions:
                 return "p->exit = true;"
             case "no_op", _:
                 return ";"
-            case "log_msg", (Text(), Vector()):
-                return ";"
+            case "log_msg", (Text(text), Vector(items)):
+                return _log_message(text, [_expr(item, x) for item in items], x)
             case (("assert" | "assume"), (condition,)):
-                text = (primitive.source or primitive.op).replace("\\", "\\\\").replace('"', '\\"')
+                text = c_text(f"{x.where}: {primitive.source or primitive.op}")
                 test = x.boolean(_expr(condition, x))
-                return f'if (!({test})) s->assertion_failed(s->engine, "{x.where}: {text}");'
+                return f"if (!({test})) s->assertion_failed(s->engine, {text});"
             case "_jump", (_,) if action is not None:
                 return f"goto l{self._jump_target(primitive, action)};"
             case "_jump_if_zero", (condition, _) if action is not None:
@@ -240,6 +242,22 @@ def _store(target: Expr, value: Value, x: Expressions) -> str:
     """Writes a value to a field."""
     place = x.place(target, "at_to")
     return place.header.statement(f"{place.code} = {stored(value, place.field.width)};")
+
+
+def _log_message(text: str, items: Sequence[Expr], x: Expressions) -> str:
+    """Hands over a message with its values: their limbs, and per value how many and whether signed.
+
+    softswitch/messages.py puts them together.
+    """
+    values = [x.number(item) for item in items]
+    copies, kinds, at = [], [], 0
+    for value in values:
+        kind = {1: "uint64_t", 2: "ss_u128"}.get(value.limbs, f"ss_w{value.limbs}")
+        copies.append(f"memcpy(w + {at}, ({kind}[]){{ {value.code} }}, {8 * value.limbs});")
+        kinds.append(f"{value.limbs}{'s' if value.low < 0 else 'u'}")
+        at += value.limbs
+    call = f"s->log_message({c_text(text)}, {c_text(' '.join(kinds))}, w);"
+    return f"if (s->log_message) {{ uint64_t w[{max(at, 1)}]; {' '.join(copies)} {call} }}"
 
 
 def _at_index(index: Arg, size: int, statement: str, x: Expressions) -> str:

@@ -50,6 +50,12 @@ def literal(value: int, limbs: int | None = None) -> str:
     return f"((ss_w{count}){{{{ {', '.join(words)} }}}})"
 
 
+def c_text(text: str) -> str:
+    """A string as a C literal."""
+    plain = {*range(0x20, 0x7F)} - {*b'"\\?'}
+    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in text.encode()) + '"'
+
+
 def mask_of(width: int) -> int:
     """`width` ones."""
     return (1 << width) - 1

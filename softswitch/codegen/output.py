@@ -38,8 +38,8 @@ def deparse_function(names: Names, order: Iterable[str], updates: Iterable[str])
     """The C function `deparse`: updates checksums, writes valid headers, returns their bytes."""
     lines = [
         "static uint32_t deparse(struct ss_state *s, struct ss_packet *p, uint8_t *out) {",
-        "    (void)s;",
         "    struct phv *v = (struct phv *)p->phv;",
+        "    (void)s, (void)v;",
         "    uint8_t *o = out;",
         *(f"    {statement}" for statement in updates),
     ]

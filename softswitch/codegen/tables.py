@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from softswitch.bmjson import Program, Table, find_action
+from softswitch.bmjson import Expr, FieldRef, Program, Table, find_action
 from softswitch.codegen.actions import action_name
 from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.layout import WORD_BITS, KeyField, TableLayout, place_keys
@@ -28,10 +28,8 @@ def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int
     if [key.match_type for key in table.keys].count("lpm") > 1:
         raise BadProgram(f"{where}: more than one lpm key")
     kind = look_up_kind(kinds)
-    fields = [
-        (key.name, key.match_type, names.field(key.header, key.field, where).width)
-        for key in table.keys
-    ]
+    x = Expressions(names, where)
+    fields = [(key.name, key.match_type, _key_width(key.target, x)) for key in table.keys]
     keys, words = place_keys(fields)
     if table.type not in ("simple", "indirect", "indirect_ws"):
         raise Unsupported(where, f"type {table.type} is not supported")
@@ -113,17 +111,8 @@ def _look_up(names: Names, table: Table, layout: TableLayout, where: str) -> lis
     words: dict[int, list[str]] = {word: [] for word in range(layout.words)}
     x = Expressions(names, where)
     for key, place in zip(table.keys, layout.keys, strict=True):
-        x.field(key.header, key.field)  # refuses what cannot be read
-        valid = "1"
-        header = names.header(key.header, where)
-        if not header.metadata and key.field != "$valid$":
-            # BMv2 takes fields of invalid headers as 0 here.
-            valid = names.c_field(key.header, "$valid$")
         word, bit = divmod(place.shift, WORD_BITS)
-        codes = c_words(names.c_field(key.header, key.field), place.width)
-        for i, code in enumerate(codes):
-            if valid != "1":
-                code = f"({valid} ? {code} : 0)"
+        for i, code in enumerate(_key_words(key.target, x)):
             if key.mask is not None:
                 code = f"({code} & {literal(key.mask >> WORD_BITS * i & mask_of(WORD_BITS))})"
             words[word + i].append(f"{code} << {bit}" if bit else code)
@@ -134,3 +123,29 @@ def _look_up(names: Names, table: Table, layout: TableLayout, where: str) -> lis
         *([f"uint64_t masked[{layout.words}];"] if masked else []),
         f"struct ss_entry *e = ss_find_{layout.kind.lower()}(t, key, {masked}{layout.words});",
     ]
+
+
+def _key_width(target: Expr, x: Expressions) -> int:
+    """Bits of a key."""
+    if x.is_bool(target):
+        return 1
+    field = x.place(target).field
+    if field.varbit:
+        raise Unsupported(x.where, f"a key over {field.name} of variable length")
+    return field.width
+
+
+def _key_words(target: Expr, x: Expressions) -> list[str]:
+    """The raw bits of a key, lowest word first. BMv2 takes fields of invalid headers as 0 here."""
+    if x.is_bool(target):
+        return [f"(uint64_t)({x.boolean(target)})"]
+    place = x.place(target)
+    codes = c_words(place.code, place.field.width)
+    match target:
+        case FieldRef(_, "$valid$"):
+            return codes
+        case FieldRef(header, _) if x.names.header(header, x.where).metadata:
+            return codes
+        case _:
+            valid = f"{place.header.code}.valid"
+            return [f"({place.header.value(f'({valid} ? {code} : 0)', '0')})" for code in codes]

@@ -20,7 +20,7 @@ from softswitch.codegen.layout import (
     ValueSetLayout,
     words_of,
 )
-from softswitch.codegen.names import Names, cell_bytes
+from softswitch.codegen.names import Names, c_text, cell_bytes
 from softswitch.codegen.output import (
     checksum_statement,
     deparse_function,
@@ -272,12 +272,12 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
         for layout in self._tables.values():
             ranges += _range_description(layout) + _looked_at_description(layout)
             tables.append(_table_description(layout))
-        counters = [f"{{ {_text(name)}, {size} }}" for name, size in program.counters.items()]
+        counters = [f"{{ {c_text(name)}, {size} }}" for name, size in program.counters.items()]
         registers = [
-            f"{{ {_text(r.name)}, {r.size}, {cell_bytes(r.width)} }}"
+            f"{{ {c_text(r.name)}, {r.size}, {cell_bytes(r.width)} }}"
             for r in program.registers.values()
         ]
-        meters = [f"{{ {_text(m.name)}, {m.size} }}" for m in self._meters.values()]
+        meters = [f"{{ {c_text(m.name)}, {m.size} }}" for m in self._meters.values()]
         value_sets = [_value_set_description(layout) for layout in self._value_sets]
         return f"""
 {"".join(ranges)}
@@ -350,7 +350,7 @@ def _table_description(layout: TableLayout) -> str:
     shift, width = (lpm.shift, lpm.width) if lpm else (0, 0)
     looked_at = "NULL" if layout.looked_at is None else f"looked_at_{layout.index}"
     return (
-        f"{{ {_text(layout.name)}, SS_{layout.kind}, {layout.words}, {layout.max_size}, "
+        f"{{ {c_text(layout.name)}, SS_{layout.kind}, {layout.words}, {layout.max_size}, "
         f"{shift}, {width}, {fields}, {ranges}, {looked_at}, "
         f"{str(layout.with_meters).lower()} }}"
     )
@@ -360,10 +360,6 @@ def _value_set_description(layout: ValueSetLayout) -> str:
     words = [words_of(width) for width in layout.widths]
     fields = ", ".join(map(str, words)) or "0"
     return f"{{ {len(words)}, {sum(words)}, (const uint8_t[]){{ {fields} }} }}"
-
-
-def _text(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _items(items: list[str]) -> str:

@@ -167,6 +167,7 @@ struct ss_output {
 
 struct ss_switch {
     struct ss_options options;
+    ss_log_message *log_message;
     void *library; /* of the program */
     const struct ss_program *program; /* NULL: nothing loaded, packets are dropped */
     struct ss_state *state;

@@ -90,6 +90,7 @@ static struct ss_state *new_state(struct ss_switch *sw, const struct ss_program 
     s->drop_port = sw->options.drop_port;
     s->engine = sw;
     s->assertion_failed = assertion_failed;
+    s->log_message = sw->log_message;
     uint64_t seed = sw->options.seed;
     if (!sw->options.has_seed && getrandom(&seed, sizeof seed, 0) != sizeof seed)
         seed ^= ss_now_ns() ^ (uintptr_t)s;
@@ -124,6 +125,11 @@ void ss_unload(struct ss_switch *sw) {
     sw->program = NULL;
     if (sw->library) dlclose(sw->library);
     sw->library = NULL;
+}
+
+/* Who gets the messages of log_msg, of programs that are loaded from now on; NULL: nobody. */
+SS_API void ss_set_log(struct ss_switch *sw, ss_log_message *log_message) {
+    sw->log_message = log_message;
 }
 
 /* Replaces the program by the one in a shared object; everything that was set is gone then. */

@@ -261,6 +261,9 @@ struct ss_value_set {
 
 /* --------------------------------------------------------------------------------- the program */
 
+/* A message of log_msg: per value "<limbs>u" or "<limbs>s" (signed), and the limbs of all values. */
+typedef void ss_log_message(const char *text, const char *kinds, const uint64_t *limbs);
+
 /* The state of a loaded program. Allocated by the engine, read by the generated code. */
 struct ss_state {
     const struct ss_program *program;
@@ -275,6 +278,7 @@ struct ss_state {
     uint32_t drop_port;
     void *engine;
     void (*assertion_failed)(void *engine, const char *text);
+    ss_log_message *log_message; /* NULL: nobody wants them */
 };
 
 struct ss_program {

@@ -31,9 +31,10 @@ from softswitch.values import DataplaneOptions
 from tests.softswitch.p4rt import RawClient, load_config, primary
 from tests.softswitch.scenarios import FEATURES, FIRST_BYTES, Packet, Scenario
 from tests.softswitch.scenarios_fabric import FABRIC
+from tests.softswitch.scenarios_wide import WIDE
 
 RECORDED = Path(__file__).parent / "recorded"
-SCENARIOS = {scenario.name: scenario for scenario in (*FEATURES, *FABRIC)}
+SCENARIOS = {scenario.name: scenario for scenario in (*FEATURES, *WIDE, *FABRIC)}
 CPU_PORT = 510
 WIRE_PORTS = (1, 2, 3, 4)
 WRITE_BATCH = 500

@@ -61,7 +61,7 @@ def mutated(source: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def _edge(source: random.Random, bits: int) -> int:
+def edge(source: random.Random, bits: int) -> int:
     """A number at or near an end of its range, a small one, or any."""
     top = (1 << bits) - 1
     choices = (0, 1, 2, top, top - 1, top >> 1, (top >> 1) + 1, source.getrandbits(bits))
@@ -72,9 +72,9 @@ def probe(source: random.Random, ops: int = 8) -> Packet:
     """Ethernet and probe_t with fields that like the ends of their ranges."""
     op = source.randrange(ops) if source.random() < 0.9 else source.randrange(256)
     data = source.randbytes(12) + source.choice((b"\x12\x34", source.randbytes(2)))
-    data += bytes([op]) + (_edge(source, 3) << 13 | _edge(source, 13)).to_bytes(2)
+    data += bytes([op]) + (edge(source, 3) << 13 | edge(source, 13)).to_bytes(2)
     for bits in (8, 16, 32, 64, 128, 8, 16):
-        data += _edge(source, bits).to_bytes(bits // 8)
+        data += edge(source, bits).to_bytes(bits // 8)
     if source.random() < 0.5:
         data += source.randbytes(source.randrange(100))
     return source.randrange(1, 5), mutated(source, data)
@@ -233,7 +233,7 @@ def match_updates(client: RawClient) -> list[Any]:
     seen = set()
     for length in (0, 1, 7, 8, 64, 65, 100, 127, 128, 32, 96):
         for a in (0, 1, 2, 0xFF):
-            value = _edge(source, 128) >> (128 - length) << (128 - length)
+            value = edge(source, 128) >> (128 - length) << (128 - length)
             if (value, length, a) in seen:
                 continue
             seen.add((value, length, a))
@@ -247,17 +247,17 @@ def match_updates(client: RawClient) -> list[Any]:
         for key, bits in (("h.probe.c", 32), ("h.probe.y", 13)):
             mask = source.choice((0, 1, 0xFF, (1 << bits) - 1, source.getrandbits(bits)))
             if mask:
-                match[key] = (_edge(source, bits) & mask, mask)
+                match[key] = (edge(source, bits) & mask, mask)
         action = ("add", priority) if priority % 7 else ("drop",)
         updates.append(client.insert("by_ternary", match, *action, priority=priority))
     for priority in range(1, 40):
         match = {}
         for key, bits in (("h.probe.d", 64), ("h.probe.y", 13)):
-            low, high = sorted((_edge(source, bits), _edge(source, bits)))
+            low, high = sorted((edge(source, bits), edge(source, bits)))
             if (low, high) != (0, (1 << bits) - 1):
                 match[key] = (low, high)
         if mask := source.choice((0, 0x0F, 0xFF)):
-            match["h.probe.a"] = (_edge(source, 8) & mask, mask)
+            match["h.probe.a"] = (edge(source, 8) & mask, mask)
         updates.append(client.insert("by_range", match, "add", priority * 100, priority=priority))
     return updates
 

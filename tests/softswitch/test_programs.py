@@ -7,6 +7,7 @@ import hashlib
 import json
 
 from tests.softswitch.scenarios import FEATURES, PROGRAMS
+from tests.softswitch.scenarios_wide import WIDE
 
 SOURCES = PROGRAMS.parent
 
@@ -25,7 +26,7 @@ def test_digests_match_the_sources() -> None:
 def test_each_program_is_used() -> None:
     names = {path.stem for path in SOURCES.glob("*.p4")}
     assert names == {path.stem for path in PROGRAMS.glob("*.json")}
-    assert names == {scenario.name for scenario in FEATURES} | {"random"}
+    assert names == {scenario.name for scenario in (*FEATURES, *WIDE)} | {"random"}
 
 
 def test_names_in_the_output_are_relative() -> None:
