@@ -179,10 +179,14 @@ static bool read_pair(struct reader r, bool numbered, struct pair *p) {
 
 /* ---------------------------------------------------------------------------------------- keys */
 
+/* Tables with longer keys or more fields are left to Python. */
+#define KEY_WORDS 16
+#define KEY_FIELDS 32
+
 struct key {
-    uint64_t value[SS_MAX_KEY_WORDS];
-    uint64_t mask[SS_MAX_KEY_WORDS];
-    uint64_t high[SS_MAX_KEY_WORDS];
+    uint64_t value[KEY_WORDS];
+    uint64_t mask[KEY_WORDS];
+    uint64_t high[KEY_WORDS];
     uint32_t prefix_len;
     uint32_t seen; /* fields, a bit each */
 };
@@ -191,7 +195,7 @@ struct key {
 static bool in_order(const struct plan_field *f, const struct key *k) {
     if (f->width > 64) return false;
     if (ss_compare_field(k->value, k->high, f->shift, f->width) > 0) return false;
-    uint64_t zero[SS_MAX_KEY_WORDS] = {0}, ones[SS_MAX_KEY_WORDS] = {0};
+    uint64_t zero[KEY_WORDS] = {0}, ones[KEY_WORDS] = {0};
     put_ones(f->width, f->shift, ones);
     return ss_compare_field(k->value, zero, f->shift, f->width) != 0 ||
            ss_compare_field(k->high, ones, f->shift, f->width) != 0;
@@ -302,7 +306,7 @@ static bool read_entry(const struct ss_plan *plan, struct reader r, struct ss_up
                        struct key *k, uint64_t *data) {
     if (next_tag(&r) != VARINT(1)) return false;
     const struct plan_table *t = find_table(plan, varint(&r));
-    if (t == NULL) return false;
+    if (t == NULL || t->words > KEY_WORDS || t->fields > KEY_FIELDS) return false;
     u->table = (uint32_t)(t - plan->tables);
     bool acts = false;
     uint32_t seen = 0;

@@ -269,7 +269,7 @@ def handed_updates(client: RawClient) -> list[Any]:
     actions = (("refuse",), ("send",), ("spread", 1), ("spread", 2))
     seen = set()
     for number in range(24):
-        c, x = _edge(source, 32), number % 8
+        c, x = edge(source, 32), number % 8
         if (c & 0x00FF00F0, x) not in seen:
             seen.add((c & 0x00FF00F0, x))
             match: dict[str, Any] = {"h.probe.c & 0xff00f0": c, "h.probe.x": x}
@@ -278,7 +278,7 @@ def handed_updates(client: RawClient) -> list[Any]:
         for key, bits in (("h.probe.c & 0xff00ff0", 32), ("h.probe.y & 0x1fe", 13)):
             mask = source.choice((0, 0xFF0, (1 << bits) - 1, source.getrandbits(bits)))
             if mask := mask & (1 << bits) - 1:
-                match[key] = (_edge(source, bits) & mask, mask)
+                match[key] = (edge(source, bits) & mask, mask)
         action = ("refuse",) if number % 3 else ("send",)
         updates.append(client.insert("masked", match, *action, priority=number + 1))
     return updates

@@ -52,7 +52,7 @@ def wide_updates(client: RawClient) -> list[Any]:
     """Entries of all kinds over wide keys. No two that match alike have the same priority."""
     source = random.Random(29)
     updates = []
-    seen = set()
+    seen = set[tuple[int, ...]]()
     for number in range(SAMPLES):
         for y in (0, 7):
             value = _sample(number, 256)
@@ -97,7 +97,7 @@ def stack_packet(source: random.Random) -> Packet:
     data += bytes([source.randrange(STACK_OPS), source.randrange(256), source.randrange(256), 0])
     count = source.choice((1, 2, 3, 4, 4, 4, 4, 4, 5))
     same = source.random() < 0.4
-    items = []
+    items: list[bytes] = []
     for number in range(1, count + 1):
         last = number == count
         item = bytes([last << 7 | edge(source, 7), edge(source, 8)])
