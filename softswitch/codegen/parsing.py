@@ -148,9 +148,9 @@ class ParserWriter:
         size, short = fixed // 8, self._fail("PacketTooShort")
         begin = f"{{ if (left < {size}) {short}"
         if varbit is not None and op.length is not None:
-            length = x.number(op.length)
+            length = x.number(op.length, 64)
             begin = (
-                f"{{ uint64_t bits = (uint64_t)({length.code}), bytes = bits / 8; "
+                f"{{ uint64_t bits = {length.u64}, bytes = bits / 8; "
                 f"if (bits % 8) {self._fail('ParserInvalidArgument')} "
                 f"if (left < {size} + bytes) {short} "
                 f"if (bytes > {varbit.width // 8}) {self._fail('HeaderTooShort')}"
