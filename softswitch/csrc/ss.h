@@ -318,6 +318,6 @@ struct ss_program {
     uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
 };
 
-#define SS_ABI 4u
+#define SS_ABI 5u
 
 #endif
