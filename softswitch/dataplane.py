@@ -20,9 +20,12 @@ from softswitch.codegen import translate
 from softswitch.codegen.layout import Layout, RegisterLayout, words_of
 from softswitch.compile import default_cache_dir, program_library
 from softswitch.engine import (
+    ALL,
     ERROR_BYTES,
     EVENT_PACKET,
     EVENT_PORT,
+    KEEP_DEPTH,
+    KEEP_RATE,
     NONE,
     Event,
     LogMessage,
@@ -36,10 +39,27 @@ from softswitch.messages import log_message
 from softswitch.meters import MeterArray
 from softswitch.tables import ActionSet, Profile, Table
 from softswitch.value_sets import ValueSet
-from softswitch.values import DataplaneOptions, Digest, PacketIn, PortStats, PortStatus, TablePlan
+from softswitch.values import (
+    MAX_QUEUE_DEPTH,
+    MAX_QUEUE_RATE,
+    DataplaneOptions,
+    Digest,
+    PacketIn,
+    PortStats,
+    PortStatus,
+    QueueSetting,
+    QueueState,
+    TablePlan,
+)
 
 MAX_PACKET_BYTES = 65535
 MAX_PORT = 65535
+NS_PER_S = 1_000_000_000
+
+
+def _in_range(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidArgument(f"{what} {value}; allowed: {low} to {high}")
 
 
 class CounterArray:
@@ -131,10 +151,8 @@ class Dataplane:
         self.registers: Mapping[str, RegisterArray] = {}
         self.meters: Mapping[str, MeterArray] = {}
         self.value_sets: Mapping[str, ValueSet] = {}
-        for port in {*options.queue_depths, *options.queue_rates}:
-            depth = options.queue_depths.get(port, options.queue_depth)
-            rate = options.queue_rates.get(port, 0)
-            check(self._engine.ss_set_queue(switch, port, depth, rate), f"queue of port {port}")
+        for setting in options.queues:
+            self.set_queue(setting)
 
     # ---- life -----------------------------------------------------------------------------------
 
@@ -248,6 +266,41 @@ class Dataplane:
         out = (ctypes.c_uint64 * len(fields(PortStats)))()
         check(self._engine.ss_port_read_stats(self._switch, number, out), f"port {number}")
         return PortStats(*out)
+
+    def set_queue(self, setting: QueueSetting) -> None:
+        """Change depth or rate of egress queues, at once; what waits in them stays.
+
+        InvalidArgument names what is out of range.
+        """
+        priorities = self._options.priority_queues
+        if setting.priority is not None:
+            if setting.port is None:
+                raise InvalidArgument("a queue of one priority belongs to one port")
+            _in_range("priority", setting.priority, 0, priorities - 1)
+        if setting.port is not None:
+            _in_range("port", setting.port, 0, MAX_PORT)
+        if setting.depth is not None:
+            _in_range("queue depth", setting.depth, 1, MAX_QUEUE_DEPTH)
+        if setting.rate is not None:
+            _in_range("queue rate", setting.rate, 0, MAX_QUEUE_RATE)
+        result = self._engine.ss_set_queue(
+            self._switch,
+            ALL if setting.port is None else setting.port,
+            ALL if setting.priority is None else setting.priority,
+            KEEP_DEPTH if setting.depth is None else setting.depth,
+            KEEP_RATE if setting.rate is None else setting.rate,
+        )
+        check(result, "queues" if setting.port is None else f"queues of port {setting.port}")
+
+    def queue(self, port: int, priority: int) -> QueueState:
+        """One queue of a port number, whether or not an interface has it."""
+        _in_range("port", port, 0, MAX_PORT)
+        _in_range("priority", priority, 0, self._options.priority_queues - 1)
+        out = (ctypes.c_uint64 * 4)()
+        check(self._engine.ss_queue_read(self._switch, port, priority, out), f"port {port}")
+        waiting, depth, interval_ns, dropped = (int(value) for value in out)
+        rate = NS_PER_S // interval_ns if interval_ns else 0
+        return QueueState(port, priority, waiting, depth, rate, dropped)
 
     def close(self) -> None:
         """Stop forwarding and free everything. No other method may be running or follow."""

@@ -23,6 +23,8 @@ NONE = 0xFFFFFFFF
 """No action, no handle, not truncated."""
 
 DIRECT, MEMBER, GROUP = 0, 1, 2
+ALL = KEEP_DEPTH = 0xFFFFFFFF
+KEEP_RATE = 0xFFFFFFFFFFFFFFFF
 EVENT_PACKET, EVENT_DIGEST, EVENT_PORT = 1, 2, 3
 
 _FULL, _NOT_FOUND, _EXISTS, _MEMORY, _SYSTEM, _ASSERTION, _LOOP, _STATE = range(-1, -9, -1)
@@ -69,7 +71,8 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_remove_port": (c_int, [_SWITCH, c_uint32]),
     "ss_port_is_up": (c_int, [_SWITCH, c_uint32]),
     "ss_port_read_stats": (c_int, [_SWITCH, c_uint32, POINTER(c_uint64)]),
-    "ss_set_queue": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64]),
+    "ss_set_queue": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint32, c_uint64]),
+    "ss_queue_read": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64 * 4]),
     "ss_set_log": (None, [_SWITCH, LogMessage]),
     "ss_load": (c_int, [_SWITCH, c_char_p, c_char_p]),
     "ss_start": (c_int, [_SWITCH, c_char_p]),

@@ -16,7 +16,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
-from softswitch.values import DataplaneOptions, TlsFiles
+from softswitch.values import (
+    MAX_QUEUE_DEPTH,
+    MAX_QUEUE_RATE,
+    DataplaneOptions,
+    QueueSetting,
+    TlsFiles,
+)
 
 DEFAULT_ADDRESS = "127.0.0.1:9559"
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
@@ -99,20 +105,34 @@ def _interface(text: str) -> tuple[int, str]:
     return int(port), name
 
 
-def _queue_depth(text: str) -> tuple[int | None, int]:
-    port, equals, depth = text.rpartition("=")
-    if not depth.isdecimal() or int(depth) < 1 or (equals and not port.isdecimal()):
+def _queues(text: str) -> tuple[int | None, int | None]:
+    """PORT or PORT.PRIORITY, empty for all."""
+    if not text:
+        return None, None
+    port, dot, priority = text.partition(".")
+    if not port.isdecimal() or int(port) > MAX_PORT or (dot and not priority.isdecimal()):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not PACKETS or PORT=PACKETS with at least one packet"
+            f"{text!r} is not PORT or PORT.PRIORITY with a port in 0..{MAX_PORT}"
         )
-    return (int(port) if equals else None), int(depth)
+    return int(port), int(priority) if dot else None
 
 
-def _queue_rate(text: str) -> tuple[int, int]:
-    port, _, rate = text.partition("=")
-    if not port.isdecimal() or not rate.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not PORT=PACKETS_PER_SECOND (0: no limit)")
-    return int(port), int(rate)
+def _queue_depth(text: str) -> QueueSetting:
+    queues, equals, depth = text.rpartition("=")
+    if not depth.isdecimal() or not 1 <= int(depth) <= MAX_QUEUE_DEPTH or (equals and not queues):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not [PORT[.PRIORITY]=]PACKETS with 1..{MAX_QUEUE_DEPTH} packets"
+        )
+    return QueueSetting(*_queues(queues), depth=int(depth))
+
+
+def _queue_rate(text: str) -> QueueSetting:
+    queues, equals, rate = text.rpartition("=")
+    if not rate.isdecimal() or int(rate) > MAX_QUEUE_RATE or (equals and not queues):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not [PORT[.PRIORITY]=]PACKETS_PER_SECOND, 0 (no limit) to {MAX_QUEUE_RATE}"
+        )
+    return QueueSetting(*_queues(queues), rate=int(rate))
 
 
 def _port(text: str) -> int:
@@ -213,12 +233,14 @@ def _target_parser() -> _Parser:
     )  # fmt: skip
     parser.add_argument(
         "--queue-depth", action="append", default=[], type=_queue_depth,
-        metavar="[PORT=]PACKETS",
-        help=f"packets an egress queue holds, of all ports or one; default {DEFAULT_QUEUE_DEPTH}",
+        metavar="[PORT[.PRIORITY]=]PACKETS",
+        help=f"packets that an egress queue holds; default {DEFAULT_QUEUE_DEPTH}. Repeatable, for all "
+        "ports, one port, or one of its queues",
     )  # fmt: skip
     parser.add_argument(
-        "--queue-rate", action="append", default=[], type=_queue_rate, metavar="PORT=PPS",
-        help="packets per second that a port sends at most; default: no limit",
+        "--queue-rate", action="append", default=[], type=_queue_rate,
+        metavar="[PORT[.PRIORITY]=]PPS",
+        help="packets per second that an egress queue sends at most; default 0: no limit",
     )  # fmt: skip
     _add_ignored(parser, _IGNORED_TARGET)
     _add_refused(parser, _REFUSED_TARGET)
@@ -328,16 +350,21 @@ def parse(arguments: Sequence[str]) -> Options:
         )
     if switch.no_p4 and switch.program is not None:
         notices.append(f"{switch.program} is not loaded: --no-p4 was given")
-    depths = dict(target.queue_depth)
+    queues = (*target.queue_depth, *target.queue_rate)
+    for setting in queues:
+        if setting.priority is not None and setting.priority >= target.priority_queues:
+            switch_parser.error(
+                f"queue {setting.port}.{setting.priority}: with --priority-queues "
+                f"{target.priority_queues} a port has priorities 0..{target.priority_queues - 1}"
+            )
     return Options(
         dataplane=DataplaneOptions(
             device_id=switch.device_id,
             ports=ports,
             cpu_port=target.cpu_port,
             drop_port=target.drop_port,
-            queue_depth=depths.pop(None, DEFAULT_QUEUE_DEPTH),
-            queue_depths=depths,
-            queue_rates=dict(target.queue_rate),
+            queue_depth=DEFAULT_QUEUE_DEPTH,
+            queues=queues,
             priority_queues=target.priority_queues,
             pcap_dir=None if switch.pcap is None else Path(switch.pcap),
             log_messages=(switch.log_console or switch.log_file is not None)

@@ -7,10 +7,14 @@ Names are those of the BMv2 JSON: fully qualified P4 names, which P4Info has as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+
+MAX_QUEUE_DEPTH = 1 << 20
+MAX_QUEUE_RATE = 1_000_000_000
+"""Packets, and packets per second, of an egress queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,32 @@ class PortStats:
     queue_dropped: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueueSetting:
+    """A change of egress queues; None as port or priority: of all, as depth or rate: unchanged.
+
+    `depth` in packets, at least 1; `rate` in packets per second, 0: sent at once.
+    """
+
+    port: int | None = None
+    priority: int | None = None
+    depth: int | None = None
+    rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """One egress queue: packets that wait, its depth and rate (0: none), packets dropped by it."""
+
+    port: int
+    priority: int
+    waiting: int
+    depth: int
+    rate: int
+    dropped: int
+
+
 def _no_ports() -> Mapping[int, str]:
-    return MappingProxyType({})
-
-
-def _no_rates() -> Mapping[int, int]:
     return MappingProxyType({})
 
 
@@ -158,8 +183,7 @@ class DataplaneOptions:
         cpu_port: packets for it become events, `packet_out` enters there; None or 0: no such port.
         drop_port: an `egress_spec` of this value drops.
         queue_depth: packets that each egress queue holds before it drops at its tail.
-        queue_depths: the same for single ports.
-        queue_rates: packets per second at which a port's queues are emptied; 0 or absent: at once.
+        queues: depths and rates of single ports or queues, applied in this order.
         priority_queues: queues per port, 1 to 8; the highest number is served first.
         pcap_dir: directory that gets `<interface>_in.pcap` and `<interface>_out.pcap`.
         cache_dir: where compiled programs are kept; None: ${XDG_CACHE_HOME:-~/.cache}/softswitch.
@@ -173,8 +197,7 @@ class DataplaneOptions:
     cpu_port: int | None = None
     drop_port: int = 511
     queue_depth: int = 64
-    queue_depths: Mapping[int, int] = field(default_factory=_no_rates)
-    queue_rates: Mapping[int, int] = field(default_factory=_no_rates)
+    queues: Sequence[QueueSetting] = ()
     priority_queues: int = 1
     pcap_dir: Path | None = None
     cache_dir: Path | None = None

@@ -250,6 +250,7 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
     {set_(f"{queueing}.enq_qdepth", "p->enqueue_depth")}
     {set_(f"{queueing}.deq_timedelta", "p->dequeue_us - p->enqueue_us")}
     {set_(f"{queueing}.deq_qdepth", "p->dequeue_depth")}
+    {set_(f"{queueing}.qid", "p->priority")}
     control_egress(s, p, v);
     p->egress_spec = (uint32_t){value(f"{std}.egress_spec")};
 }}

@@ -29,6 +29,10 @@
 
 #define SS_MAX_PORTS 65536
 #define SS_MAX_PRIORITIES 8
+/* For ss_set_queue; softswitch/engine.py has the same numbers. */
+#define SS_ALL UINT32_MAX
+#define SS_KEEP_DEPTH UINT32_MAX
+#define SS_KEEP_RATE UINT64_MAX
 #define SS_BURST 64
 #define SS_LOOP_CAPACITY 1024 /* resubmitted and recirculated packets, as in simple_switch */
 #define SS_INJECT_CAPACITY 1024
@@ -65,19 +69,21 @@ struct ss_options {
 struct ss_queue {
     struct ss_packet *head;
     struct ss_packet **tail;
-    uint32_t size;
+    uint32_t size; /* packets in it */
+    uint32_t capacity;
+    uint64_t interval_ns; /* between two packets; 0: no rate */
     uint64_t last_send_ns;
+    uint64_t dropped;
 };
 
 /* The queues of a port number, whether or not an interface has it. */
 struct ss_egress {
     uint32_t port;
-    uint32_t capacity;    /* of each queue */
-    uint64_t interval_ns; /* between two packets of a queue; 0: no rate. Set before packets come */
-    uint32_t waiting;     /* packets in all its queues */
-    bool listed;          /* is in one of the lists of ports with waiting packets */
+    uint32_t waiting; /* packets in all its queues */
+    bool paced;       /* some queue has a rate */
+    bool listed;      /* is in one of the lists of ports with waiting packets */
     struct ss_egress *next_waiting;
-    uint64_t dropped;
+    uint64_t dropped; /* by its queues, or for a priority that there is not */
     struct ss_queue queues[SS_MAX_PRIORITIES];
 };
 
@@ -179,6 +185,7 @@ struct ss_switch {
     struct ss_port **port_list;
     uint32_t port_count;
     struct ss_egress **egress; /* by port number, made when first used */
+    uint64_t queue_interval_ns; /* of the queues of ports that come; their depth is in the options */
     /* Ports with waiting packets: without a rate, served after every packet, and with one. */
     struct ss_egress *waiting, **waiting_tail;
     struct ss_egress *paced, **paced_tail;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Egress queues. Those of a port without a rate are emptied after every packet; those of a port with a
- * rate when their packets are due. As in simple_switch a rate holds for each priority by itself.
+ * Egress queues: one for each priority of each port. Those of a port without any rate are emptied after
+ * every packet; those of a port with a rate when their packets are due. As in simple_switch each queue has
+ * its own depth and rate, and the highest priority number is served first.
  */
 #include <stdlib.h>
 
@@ -17,39 +18,53 @@ struct ss_egress *ss_egress_of(struct ss_switch *sw, uint32_t port) {
     eg = calloc(1, sizeof *eg);
     if (eg == NULL) return NULL;
     eg->port = port;
-    eg->capacity = sw->options.queue_depth;
-    for (uint32_t i = 0; i < SS_MAX_PRIORITIES; i++) eg->queues[i].tail = &eg->queues[i].head;
-    sw->egress[port] = eg;
+    for (uint32_t i = 0; i < SS_MAX_PRIORITIES; i++) {
+        struct ss_queue *q = &eg->queues[i];
+        q->tail = &q->head;
+        q->capacity = sw->options.queue_depth;
+        q->interval_ns = sw->queue_interval_ns;
+    }
+    eg->paced = sw->queue_interval_ns != 0;
+    SS_STORE(&sw->egress[port], eg); /* ss_queue_read looks without stopping the thread */
     return eg;
 }
 
 static void list_egress(struct ss_switch *sw, struct ss_egress *eg) {
-    struct ss_egress ***tail = eg->interval_ns ? &sw->paced_tail : &sw->waiting_tail;
+    struct ss_egress ***tail = eg->paced ? &sw->paced_tail : &sw->waiting_tail;
     eg->listed = true;
     eg->next_waiting = NULL;
     **tail = eg;
     *tail = &eg->next_waiting;
 }
 
+static void drop(struct ss_switch *sw, struct ss_egress *eg, struct ss_queue *q, struct ss_packet *p) {
+    __atomic_store_n(&eg->dropped, eg->dropped + 1, __ATOMIC_RELAXED);
+    if (q) __atomic_store_n(&q->dropped, q->dropped + 1, __ATOMIC_RELAXED);
+    ss_packet_free(sw, p);
+}
+
 /* The packet gets its time stamps and depth, or is dropped. `port` is less than SS_MAX_PORTS. */
 void ss_enqueue(struct ss_switch *sw, struct ss_packet *p, uint32_t port) {
     struct ss_egress *eg = ss_egress_of(sw, port);
-    if (eg == NULL || p->priority >= sw->options.priorities) {
-        if (eg) eg->dropped++;
+    if (eg == NULL) {
         ss_packet_free(sw, p);
+        return;
+    }
+    if (p->priority >= sw->options.priorities) {
+        drop(sw, eg, NULL, p);
         return;
     }
     struct ss_queue *q = &eg->queues[p->priority];
-    uint32_t capacity = eg->capacity;
-    if (eg->interval_ns == 0 && capacity < UNPACED_CAPACITY) capacity = UNPACED_CAPACITY;
-    if (q->size >= capacity || (eg->interval_ns && !ss_own(p))) {
-        eg->dropped++;
-        ss_packet_free(sw, p);
+    uint32_t capacity = q->capacity;
+    if (!eg->paced && capacity < UNPACED_CAPACITY) capacity = UNPACED_CAPACITY;
+    if (q->size >= capacity || (eg->paced && !ss_own(p))) {
+        drop(sw, eg, q, p);
         return;
     }
-    if (eg->interval_ns) {
+    p->send_ns = 0;
+    if (q->interval_ns) {
         uint64_t now = ss_now_ns();
-        p->send_ns = q->last_send_ns + eg->interval_ns;
+        p->send_ns = q->last_send_ns + q->interval_ns;
         if (p->send_ns < now) p->send_ns = now;
         q->last_send_ns = p->send_ns;
     }
@@ -158,11 +173,71 @@ void ss_drop_queues(struct ss_switch *sw) {
     sw->loop_size = 0;
 }
 
-/* Before packets come: depth and rate (0: none) of a port's queues. */
-SS_API int ss_set_queue(struct ss_switch *sw, uint32_t port, uint32_t depth, uint64_t rate_pps) {
-    struct ss_egress *eg = ss_egress_of(sw, port);
-    if (eg == NULL) return SS_E_MEMORY;
-    eg->capacity = depth;
-    eg->interval_ns = rate_pps ? (1000000000ull + rate_pps - 1) / rate_pps : 0;
+/* Takes a port out of the list that it is in. */
+static void unlist(struct ss_switch *sw, struct ss_egress *eg) {
+    struct ss_egress **at = eg->paced ? &sw->paced : &sw->waiting;
+    struct ss_egress ***tail = eg->paced ? &sw->paced_tail : &sw->waiting_tail;
+    while (*at != eg) at = &(*at)->next_waiting;
+    *at = eg->next_waiting;
+    if (*at == NULL) *tail = at;
+    eg->listed = false;
+}
+
+/* What waits stays, in order; without a rate it is due at once. */
+static void change(struct ss_switch *sw, struct ss_egress *eg, uint32_t priority, uint32_t depth,
+                   uint64_t interval_ns) {
+    bool listed = eg->listed;
+    if (listed) unlist(sw, eg);
+    eg->paced = false;
+    for (uint32_t i = 0; i < SS_MAX_PRIORITIES; i++) {
+        struct ss_queue *q = &eg->queues[i];
+        if (priority == SS_ALL || priority == i) {
+            if (depth != SS_KEEP_DEPTH) q->capacity = depth;
+            if (interval_ns != SS_KEEP_RATE) q->interval_ns = interval_ns;
+            if (q->interval_ns == 0)
+                for (struct ss_packet *p = q->head; p; p = p->next) p->send_ns = 0;
+        }
+        eg->paced |= q->interval_ns != 0;
+    }
+    if (listed) list_egress(sw, eg);
+}
+
+/*
+ * Depth in packets and rate in packets per second (0: none) of queues, at any time. `port` SS_ALL: of all
+ * ports, and of those that come; `priority` SS_ALL: of all the port's queues. SS_KEEP_DEPTH and
+ * SS_KEEP_RATE leave one as it is.
+ */
+SS_API int ss_set_queue(struct ss_switch *sw, uint32_t port, uint32_t priority, uint32_t depth,
+                        uint64_t rate_pps) {
+    uint64_t interval_ns = rate_pps;
+    if (rate_pps != SS_KEEP_RATE && rate_pps) interval_ns = (1000000000 + rate_pps - 1) / rate_pps;
+    int r = SS_OK;
+    pthread_mutex_lock(&sw->lock);
+    ss_park(sw);
+    if (port != SS_ALL) {
+        struct ss_egress *eg = ss_egress_of(sw, port);
+        if (eg) change(sw, eg, priority, depth, interval_ns);
+        r = eg ? SS_OK : SS_E_MEMORY;
+    } else {
+        if (depth != SS_KEEP_DEPTH) sw->options.queue_depth = depth;
+        if (interval_ns != SS_KEEP_RATE) sw->queue_interval_ns = interval_ns;
+        for (uint32_t i = 0; i < SS_MAX_PORTS; i++)
+            if (sw->egress[i]) change(sw, sw->egress[i], SS_ALL, depth, interval_ns);
+    }
+    ss_unpark(sw);
+    pthread_mutex_unlock(&sw->lock);
+    if (sw->started) ss_wake(sw); /* it may sleep until a time that is not the right one any more */
+    return r;
+}
+
+/* Waiting packets, depth, interval in nanoseconds (0: no rate), dropped packets of a queue. */
+SS_API int ss_queue_read(struct ss_switch *sw, uint32_t port, uint32_t priority, uint64_t out[4]) {
+    if (priority >= sw->options.priorities) return SS_E_NOT_FOUND;
+    const struct ss_egress *eg = SS_LOAD(&sw->egress[port]);
+    const struct ss_queue *q = eg ? &eg->queues[priority] : NULL;
+    out[0] = q ? __atomic_load_n(&q->size, __ATOMIC_RELAXED) : 0;
+    out[1] = q ? q->capacity : sw->options.queue_depth;
+    out[2] = q ? q->interval_ns : sw->queue_interval_ns;
+    out[3] = q ? __atomic_load_n(&q->dropped, __ATOMIC_RELAXED) : 0;
     return SS_OK;
 }

@@ -15,7 +15,7 @@ from finsy.proto import p4r
 
 from softswitch.dataplane import Dataplane
 from softswitch.errors import DataplaneError
-from softswitch.values import DataplaneOptions
+from softswitch.values import DataplaneOptions, QueueSetting
 from tests.softswitch.p4rt import (
     CPU_PORT,
     DELETE,
@@ -119,7 +119,7 @@ def test_a_failing_batch_changes_nothing() -> None:
 
 def test_packets_that_wait_too_long_are_an_error() -> None:
     """A queue that sends a packet a second is not emptied in time: the write says so."""
-    with running(queue_rates={CPU_PORT: 1}) as (dataplane, client, stream):
+    with running(queues=(QueueSetting(CPU_PORT, rate=1),)) as (dataplane, client, stream):
         client.write(put(client, "first", 1), put(client, "second", 1))
         for _ in range(5):
             dataplane.packet_out(packet())

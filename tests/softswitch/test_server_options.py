@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from softswitch.options import DEFAULT_ADDRESS, parse
-from softswitch.values import DataplaneOptions, TlsFiles
+from softswitch.values import DataplaneOptions, QueueSetting, TlsFiles
 
 BMV2_OPTIONS = """
 help interface pcap use-files thrift-port device-id nanolog log-console log-file log-level
@@ -34,7 +34,7 @@ def test_everything(tmp_path: Path) -> None:
             *("--log-file-max-size", "1000", "--log-file-max-files", "2", "prog.json", "--"),
             *("--grpc-server-addr", "[::1]:50051", "--cpu-port", "510", "--drop-port", "511"),
             *("--priority-queues", "8", "--queue-depth", "100", "--queue-depth", "2=10"),
-            *("--queue-rate", "1=500", "--queue-rate", "2=0"),
+            *("--queue-depth", "2.7=5", "--queue-rate", "1=500", "--queue-rate", "2.0=9"),
         ]
     )
     assert options.dataplane == DataplaneOptions(
@@ -42,9 +42,13 @@ def test_everything(tmp_path: Path) -> None:
         ports={1: "veth0", 2: "veth1", 300: "veth2"},
         cpu_port=510,
         drop_port=511,
-        queue_depth=100,
-        queue_depths={2: 10},
-        queue_rates={1: 500, 2: 0},
+        queues=(
+            QueueSetting(depth=100),
+            QueueSetting(2, depth=10),
+            QueueSetting(2, 7, depth=5),
+            QueueSetting(1, rate=500),
+            QueueSetting(2, 0, rate=9),
+        ),
         priority_queues=8,
         pcap_dir=tmp_path,
     )
@@ -143,6 +147,9 @@ def test_no_p4_wins_over_a_program_as_in_bmv2() -> None:
         ("--no-p4 -- --cpu-port 0", "0 is not a valid CPU port"),
         ("--no-p4 -i 5@a -- --cpu-port 5", "port 5 is the CPU port"),
         ("--no-p4 -- --priority-queues 9", "9 is not in 1..8"),
+        ("--no-p4 -- --queue-rate 1.1=5", "queue 1.1: with --priority-queues 1"),
+        ("--no-p4 -- --queue-depth 1=0", "'1=0' is not [PORT[.PRIORITY]=]PACKETS"),
+        ("--no-p4 -- --queue-rate x=5", "'x' is not PORT or PORT.PRIORITY"),
         ("--no-p4 -- --queue-depth 0", "'0' is not PACKETS or PORT=PACKETS"),
         ("--no-p4 -- --queue-depth x=3", "'x=3' is not PACKETS or PORT=PACKETS"),
         ("--no-p4 -- --queue-rate 5", "'5' is not PORT=PACKETS_PER_SECOND"),
