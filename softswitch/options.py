@@ -130,7 +130,7 @@ def _queue_rate(text: str) -> QueueSetting:
     queues, equals, rate = text.rpartition("=")
     if not rate.isdecimal() or int(rate) > MAX_QUEUE_RATE or (equals and not queues):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not [PORT[.PRIORITY]=]PACKETS_PER_SECOND, 0 (no limit) to {MAX_QUEUE_RATE}"
+            f"{text!r} is not [PORT[.PRIORITY]=]PPS, 0 (no limit) to {MAX_QUEUE_RATE}"
         )
     return QueueSetting(*_queues(queues), rate=int(rate))
 
@@ -234,7 +234,7 @@ def _target_parser() -> _Parser:
     parser.add_argument(
         "--queue-depth", action="append", default=[], type=_queue_depth,
         metavar="[PORT[.PRIORITY]=]PACKETS",
-        help=f"packets that an egress queue holds; default {DEFAULT_QUEUE_DEPTH}. Repeatable, for all "
+        help=f"packets that an egress queue holds; default {DEFAULT_QUEUE_DEPTH}; of all "
         "ports, one port, or one of its queues",
     )  # fmt: skip
     parser.add_argument(
