@@ -141,7 +141,7 @@ class Dataplane:
         self._switch: int = switch
         self._log_message = LogMessage(log_message)  # the engine calls it, so it must stay
         if options.log_messages:
-            self._engine.ss_set_log(switch, self._log_message)
+            self._engine.ss_set_log(switch, ctypes.cast(self._log_message, ctypes.c_void_p))
         self._closed = False
         self._started = False
         self._digests: dict[int, tuple[str, tuple[int, ...]]] = {}

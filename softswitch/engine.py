@@ -60,7 +60,7 @@ class Event(ctypes.Structure):
 Pair = c_uint64 * 2
 
 LogMessage = ctypes.CFUNCTYPE(None, c_char_p, c_char_p, POINTER(c_uint64))
-"""ss_log_message."""
+"""ss_log_message; given to the engine as a c_void_p."""
 
 _SWITCH = c_void_p
 _WORDS = c_char_p  # 64-bit words as bytes, lowest first
@@ -73,7 +73,7 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_port_read_stats": (c_int, [_SWITCH, c_uint32, POINTER(c_uint64)]),
     "ss_set_queue": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint32, c_uint64]),
     "ss_queue_read": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64 * 4]),
-    "ss_set_log": (None, [_SWITCH, LogMessage]),
+    "ss_set_log": (None, [_SWITCH, c_void_p]),
     "ss_load": (c_int, [_SWITCH, c_char_p, c_char_p]),
     "ss_start": (c_int, [_SWITCH, c_char_p]),
     "ss_stop": (None, [_SWITCH]),
