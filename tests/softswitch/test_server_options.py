@@ -51,6 +51,7 @@ def test_everything(tmp_path: Path) -> None:
         ),
         priority_queues=8,
         pcap_dir=tmp_path,
+        log_messages=True,
     )
     assert options.address == "[::1]:50051"
     assert options.program == Path("prog.json")
@@ -150,9 +151,9 @@ def test_no_p4_wins_over_a_program_as_in_bmv2() -> None:
         ("--no-p4 -- --queue-rate 1.1=5", "queue 1.1: with --priority-queues 1"),
         ("--no-p4 -- --queue-depth 1=0", "'1=0' is not [PORT[.PRIORITY]=]PACKETS"),
         ("--no-p4 -- --queue-rate x=5", "'x' is not PORT or PORT.PRIORITY"),
-        ("--no-p4 -- --queue-depth 0", "'0' is not PACKETS or PORT=PACKETS"),
-        ("--no-p4 -- --queue-depth x=3", "'x=3' is not PACKETS or PORT=PACKETS"),
-        ("--no-p4 -- --queue-rate 5", "'5' is not PORT=PACKETS_PER_SECOND"),
+        ("--no-p4 -- --queue-depth 0", "'0' is not [PORT[.PRIORITY]=]PACKETS with"),
+        ("--no-p4 -- --queue-depth x=3", "'x' is not PORT or PORT.PRIORITY"),
+        ("--no-p4 -- --queue-rate 5k", "'5k' is not [PORT[.PRIORITY]=]PPS, 0"),
         ("--no-p4 -- --grpc-server-ssl", "needs --grpc-server-cert and --grpc-server-key"),
         ("--no-p4 -- --grpc-server-ssl --grpc-server-cert c", "needs --grpc-server-cert and"),
         (
