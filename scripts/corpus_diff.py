@@ -41,14 +41,13 @@ from softswitch.errors import DataplaneError
 from softswitch.stf.commands import Packet as StfPacket
 from softswitch.stf.commands import StfError
 from softswitch.stf.reader import read_test
-from tests.softswitch.differential import Answer, softswitch, visible
+from tests.softswitch.differential import Answer, counter_values, softswitch, visible
 from tests.softswitch.p4rt import INSERT, RawClient, byte_string, field_match, update
 from tests.softswitch.scenarios import (
     FIRST_BYTES,
     VLAN_TYPES,
     Packet,
     Scenario,
-    counter_values,
     mutated,
 )
 
@@ -192,9 +191,10 @@ class Comparison:
         """softswitch and its client, BMv2's wires and client; entries are written."""
         with ExitStack() as stack:
             log = stack.enter_context(tempfile.TemporaryDirectory())
-            dataplane, mine = stack.enter_context(softswitch(self._scenario))
+            ours = stack.enter_context(softswitch(self._scenario))
+            dataplane, mine = ours.dataplane, ours.client
             wires = Wires(stack, PORTS)
-            theirs = stack.enter_context(bmv2(wires, Path(log), self._scenario))
+            theirs = stack.enter_context(bmv2(wires, Path(log), self._scenario, 1)).client
             source = random.Random(f"{self._scenario.name} {self._seed}")
             for change in (*entries(source, mine, self._samples), *replication()):
                 write_both(mine, theirs, change)

@@ -16,6 +16,7 @@ from typing import Any
 from finsy.proto import p4r
 
 from tests.softswitch.p4rt import INSERT, MODIFY, RawClient, update
+from tests.softswitch.random_entries import edge, random_entries
 
 PROGRAMS = Path(__file__).parent / "programs" / "build"
 FIRST_BYTES = 14
@@ -26,13 +27,23 @@ Packet = tuple[int, bytes]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A program (name in `directory`), what is written to it, and what arrives where."""
+    """A program (name in `directory`), what is written to it, and what arrives where.
+
+    Port CPU_PORT is the controller's. `any_entries` are the tables and profiles that get random
+    entries (random_entries.py) after `updates`.
+    """
 
     name: str
     updates: Callable[[RawClient], Sequence[Any]]
     packet: Callable[[random.Random], Packet]
     program: str = ""
     directory: Path = PROGRAMS
+    any_entries: tuple[str, ...] = ()
+
+    def entries(self, client: RawClient, seed: int) -> list[Any]:
+        """All updates that belong to a seed."""
+        source = random.Random(f"{self.name} entries {seed}")
+        return [*self.updates(client), *random_entries(client, source, self.any_entries)]
 
     def packets(self, seed: int, count: int) -> Iterator[Packet]:
         """`count` packets that belong to a seed."""
@@ -59,13 +70,6 @@ def mutated(source: random.Random, data: bytes) -> bytes:
         for _ in range(source.randrange(1, 4)):
             changed[source.randrange(len(changed))] = source.randrange(256)
     return bytes(changed)
-
-
-def edge(source: random.Random, bits: int) -> int:
-    """A number at or near an end of its range, a small one, or any."""
-    top = (1 << bits) - 1
-    choices = (0, 1, 2, top, top - 1, top >> 1, (top >> 1) + 1, source.getrandbits(bits))
-    return source.choice((*choices, source.getrandbits(bits), source.randrange(min(top, 20) + 1)))
 
 
 def probe(source: random.Random, ops: int = 8) -> Packet:
@@ -191,13 +195,13 @@ def _replicas(pairs: Sequence[tuple[int, int]]) -> list[Any]:
     return [p4r.Replica(port=port.to_bytes(2).lstrip(b"\0"), instance=rid) for port, rid in pairs]
 
 
-def _session(number: int, *pairs: tuple[int, int]) -> Any:
+def session(number: int, *pairs: tuple[int, int]) -> Any:
     session = p4r.CloneSessionEntry(session_id=number, replicas=_replicas(pairs))
     engine = p4r.PacketReplicationEngineEntry(clone_session_entry=session)
     return update(INSERT, packet_replication_engine_entry=engine)
 
 
-def _multicast(number: int, *pairs: tuple[int, int]) -> Any:
+def multicast(number: int, *pairs: tuple[int, int]) -> Any:
     group = p4r.MulticastGroupEntry(multicast_group_id=number, replicas=_replicas(pairs))
     engine = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
     return update(INSERT, packet_replication_engine_entry=engine)
@@ -207,9 +211,9 @@ def clone_updates(client: RawClient) -> list[Any]:
     """Sessions with one and two ports; 99 is missing. (BMv2 refuses to truncate clones.)"""
     del client
     return [
-        _session(5, (3, 1)),
-        _session(6, (4, 7)),
-        _session(7, (1, 2), (2, 3)),
+        session(5, (3, 1)),
+        session(6, (4, 7)),
+        session(7, (1, 2), (2, 3)),
     ]
 
 
@@ -220,9 +224,9 @@ def multicast_updates(client: RawClient) -> list[Any]:
     """
     del client
     return [
-        _multicast(1, (1, 1), (2, 2), (3, 3)),
-        _multicast(2, (4, 2), (3, 5)),
-        _multicast(3, (2, 0)),
+        multicast(1, (1, 1), (2, 2), (3, 3)),
+        multicast(2, (4, 2), (3, 5)),
+        multicast(3, (2, 0)),
     ]
 
 
@@ -265,7 +269,7 @@ def match_updates(client: RawClient) -> list[Any]:
 def handed_updates(client: RawClient) -> list[Any]:
     """Entries whose keys have bits outside of what the program looks at; a group to spread to."""
     source = random.Random(23)
-    updates: list[Any] = [_multicast(1, (1, 1), (3, 2))]
+    updates: list[Any] = [multicast(1, (1, 1), (3, 2))]
     actions = (("refuse",), ("send",), ("spread", 1), ("spread", 2))
     seen = set()
     for number in range(24):
@@ -420,30 +424,3 @@ FEATURES = (
     _feature("intrinsic"),
     Scenario("un", un_updates, un_packet),
 )
-
-
-def counter_values(client: RawClient) -> dict[str, tuple[int, int]]:
-    """(packets, bytes) of every counter cell and of every entry with a direct counter."""
-    values = {}
-    for counter in client.info.counters:
-        number = counter.preamble.id
-        queries = [  # one by one: BMv2 fails to read all cells of a counter at once
-            p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=p4r.Index(index=i)))
-            for i in range(counter.size)
-        ]
-        for found in client.read(*queries):
-            cell = found.counter_entry
-            if cell.data.packet_count or cell.data.byte_count:
-                name = f"{counter.preamble.alias} {cell.index.index}"
-                values[name] = cell.data.packet_count, cell.data.byte_count
-    for counter in client.info.direct_counters:
-        table = p4r.TableEntry(table_id=counter.direct_table_id)
-        query = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=table))
-        for found in client.read(query):
-            data = found.direct_counter_entry.data
-            key = found.direct_counter_entry.table_entry
-            if data.packet_count or data.byte_count:
-                matched = [m.SerializeToString(deterministic=True).hex() for m in key.match]
-                name = f"{counter.preamble.alias} {' '.join(sorted(matched))} {key.priority}"
-                values[name] = data.packet_count, data.byte_count
-    return values

@@ -7,7 +7,8 @@ import random
 from typing import Any
 
 from tests.softswitch.p4rt import RawClient
-from tests.softswitch.scenarios import Packet, Scenario, edge, mutated, nothing
+from tests.softswitch.random_entries import edge
+from tests.softswitch.scenarios import Packet, Scenario, mutated, nothing
 
 # Bits of wide_t's fields, in order.
 WIDE_FIELDS = {

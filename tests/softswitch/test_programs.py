@@ -7,6 +7,7 @@ import hashlib
 import json
 
 from tests.softswitch.scenarios import FEATURES, PROGRAMS
+from tests.softswitch.scenarios_copies import COPIES
 from tests.softswitch.scenarios_wide import WIDE
 
 SOURCES = PROGRAMS.parent
@@ -26,7 +27,8 @@ def test_digests_match_the_sources() -> None:
 def test_each_program_is_used() -> None:
     names = {path.stem for path in SOURCES.glob("*.p4")}
     assert names == {path.stem for path in PROGRAMS.glob("*.json")}
-    assert names == {scenario.name for scenario in (*FEATURES, *WIDE)} | {"random"}
+    scenarios = (*FEATURES, *COPIES, *WIDE)
+    assert names == {scenario.program or scenario.name for scenario in scenarios} | {"random"}
 
 
 def test_names_in_the_output_are_relative() -> None:

@@ -26,8 +26,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
         size = 16;
     }
     apply {
-        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
-        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
+        complete.apply(h, std);
         std.egress_spec = 2;
         h.ethernet.dst = 1;
         switch (choose.apply().action_run) {

@@ -27,7 +27,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
     }
     apply {
         // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
-        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
+        complete.apply(h, std);
         std.egress_spec = 2;
         if (h.probe.op[0:0] == 0) { exactly.apply(); } else { masked.apply(); }
         // The group is as it was before: a drop clears it, in the copy as well.

@@ -9,8 +9,7 @@ struct metadata_t { bit<16> sixteen; bit<32> thirty_two; bit<64> sixty_four; }
 
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
-        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
-        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
+        complete.apply(h, std);
         bit<3> x = h.probe.x;
         bit<13> y = h.probe.y;
         std.egress_spec = 2;

@@ -9,8 +9,7 @@ struct metadata_t { bit<48> arrival; bit<8> early; }
 
 control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t std) {
     apply {
-        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
-        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
+        complete.apply(h, std);
         m.arrival = std.ingress_global_timestamp;
         m.early = (bit<8>)std.egress_port ^ (bit<8>)std.egress_rid ^ (bit<8>)std.egress_spec;
         h.probe.b = (bit<16>)std.ingress_port;

@@ -16,8 +16,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
     register<bit<1>>(4) flags;
 
     apply {
-        // Fields of invalid headers are undefined; BMv2 leaves those of an earlier packet there.
-        if (!h.probe.isValid()) { std.egress_spec = 1; return; }
+        complete.apply(h, std);
         both.count((bit<32>)h.probe.x);
         packets_only.count((bit<32>)h.probe.op[2:0]);
         sums.read(m.old, (bit<32>)h.probe.op[3:0]);
