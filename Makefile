@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 IN_NAMESPACE := unshare --net --
 
 # Fast ones first.
-UNIT_TESTS := tests/test_p4_artefacts.py tests/topologies tests/controller tests/mrc tests/softswitch
+UNIT_TESTS := tests/test_p4_artefacts.py tests/test_packaging.py tests/topologies tests/controller tests/mrc tests/softswitch
 NET_TESTS  := tests/net
 
 ifeq ($(TARGET),auto)
