@@ -35,6 +35,7 @@ from softswitch.engine import (
     load_engine,
 )
 from softswitch.errors import Busy, DataplaneError, InvalidArgument, NotFound, PortError
+from softswitch.hashes import CustomCrc
 from softswitch.messages import log_message
 from softswitch.meters import MeterArray
 from softswitch.tables import ActionSet, Profile, Table
@@ -151,6 +152,7 @@ class Dataplane:
         self.registers: Mapping[str, RegisterArray] = {}
         self.meters: Mapping[str, MeterArray] = {}
         self.value_sets: Mapping[str, ValueSet] = {}
+        self.hashes: Mapping[str, CustomCrc] = {}
         for setting in options.queues:
             self.set_queue(setting)
 
@@ -223,6 +225,12 @@ class Dataplane:
             {
                 value_set.name: ValueSet(self._engine, self._switch, index, value_set)
                 for index, value_set in enumerate(layout.value_sets)
+            }
+        )
+        self.hashes = MappingProxyType(
+            {
+                crc.name: CustomCrc(self._engine, self._switch, index, crc)
+                for index, crc in enumerate(layout.crcs)
             }
         )
         self._digests = {digest.id: (digest.name, digest.widths) for digest in layout.digests}

@@ -57,6 +57,19 @@ class Event(ctypes.Structure):
     )
 
 
+class CrcParameters(ctypes.Structure):
+    """struct ss_crc_desc."""
+
+    _fields_ = (
+        ("polynomial", c_uint64),
+        ("initial", c_uint64),
+        ("final_xor", c_uint64),
+        ("bits", c_uint32),
+        ("reflect_data", ctypes.c_bool),
+        ("reflect_remainder", ctypes.c_bool),
+    )
+
+
 Pair = c_uint64 * 2
 
 LogMessage = ctypes.CFUNCTYPE(None, c_char_p, c_char_p, POINTER(c_uint64))
@@ -112,6 +125,7 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_meter_count": (c_int, [_SWITCH, ctypes.c_bool, c_uint32, c_uint32, POINTER(c_uint64)]),
     "ss_set_clock": (None, [_SWITCH, c_uint64]),
     "ss_value_set_replace": (c_int, [_SWITCH, c_uint32, _WORDS, c_uint32, _WORDS, c_uint32]),
+    "ss_crc_set": (c_int, [_SWITCH, c_uint32, POINTER(CrcParameters)]),
     "ss_set_replicas": (
         c_int,
         [_SWITCH, ctypes.c_bool, c_uint32, POINTER(c_uint32), c_uint32, c_uint32],

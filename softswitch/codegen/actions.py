@@ -134,7 +134,7 @@ class Actions:
                 return _at_index(index, register.size, f"{cell} = {written};", x)
             case "modify_field_with_hash_based_offset", (target, base, Named(_, name), size):
                 number = _find(self._calculations, name, "calculation", x)
-                code = f"ss_hash_offset(calc_{number}(p, v), {_u64(base, x)}, {_u64(size, x)})"
+                code = f"ss_hash_offset(calc_{number}(s, p, v), {_u64(base, x)}, {_u64(size, x)})"
                 return _store(_expr(target, x), _any_64(code), x)
             case "modify_field_rng_uniform", (target, low, high):
                 drawn = _any_64("ss_random_between(s->random, low, high)")

@@ -3,44 +3,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, SizedConst
-from softswitch.codegen.layout import words_of
+from softswitch.codegen.layout import CrcLayout, words_of
 from softswitch.codegen.names import Names, c_bytes, literal, mask_of
 from softswitch.errors import Unsupported
 
-# C function (without ss_) by BMv2's name. The custom ones can only be changed by BMv2's own CLI.
-ALGORITHMS = {
-    "crc16": "crc16",
-    "crc16_custom": "crc16",
-    "crc32": "crc32",
-    "crc32_custom": "crc32",
-    "crcCCITT": "crcCCITT",
-    "csum16": "csum16",
-    "cksum16": "csum16",
-    "identity": "identity",
-    "xor16": "xor16",
-    "xor32": "xor32",
+_BYTES = "buf, bytes"
+_CODE = {
+    "crc16": f"ss_crc16({_BYTES})",
+    "crc32": f"ss_crc32({_BYTES})",
+    "crcCCITT": f"ss_crcCCITT({_BYTES})",
+    "csum16": f"ss_csum16({_BYTES})",
+    "cksum16": f"ss_csum16({_BYTES})",
+    "identity": f"ss_identity({_BYTES})",
+    "xor16": f"ss_xor16({_BYTES})",
+    "xor32": f"ss_xor32({_BYTES})",
+    "random": "ss_random(s->random)",
+}
+_CUSTOM = {
+    "crc8_custom": CrcLayout("", 8, 0x07, 0, 0, False, False),
+    "crc16_custom": CrcLayout("", 16, 0x8005, 0, 0, True, True),
+    "crc32_custom": CrcLayout("", 32, 0x04C11DB7, 0xFFFFFFFF, 0xFFFFFFFF, True, True),
+    "crc64_custom": CrcLayout("", 64, 0x1B, 0, 0, True, True),
 }
 
 
-def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
-    """A C function `c_name(p, v)` that computes the calculation.
+def custom_crcs(calculations: Iterable[tuple[str, Calculation]]) -> tuple[CrcLayout, ...]:
+    """The CRCs among named calculations whose parameters can be set, as BMv2 begins."""
+    return tuple(
+        replace(_CUSTOM[calculation.algorithm], name=name)
+        for name, calculation in calculations
+        if calculation.algorithm in _CUSTOM
+    )
+
+
+def hash_function(names: Names, calculation: Calculation, c_name: str, crc: int | None) -> str:
+    """A C function `c_name(s, p, v)` that computes the calculation; `crc`: by a CRC of `s->crcs`.
 
     BMv2 leaves fields of invalid headers out and pads the last byte with zeros.
     """
     where = f"calculation {calculation.name}"
-    if calculation.algorithm not in ALGORITHMS:
+    if crc is not None:
+        code = f"ss_crc(SS_LOAD(&s->crcs[{crc}]), {_BYTES})"
+    elif calculation.algorithm in _CODE:
+        code = _CODE[calculation.algorithm]
+    else:
         raise Unsupported(
-            where, f"algorithm {calculation.algorithm}; supported: {', '.join(ALGORITHMS)}"
+            where,
+            f"algorithm {calculation.algorithm}; supported: {', '.join((*_CODE, *_CUSTOM))}",
         )
     pieces = [piece for item in calculation.inputs for piece in _pieces(names, item, where)]
     aligned = all(piece.width % 8 == 0 for piece in pieces)
     most = (sum(piece.width for piece in pieces) + 7) // 8
     lines = [
-        f"static uint64_t {c_name}(const struct ss_packet *p, const struct phv *v) {{",
-        "    (void)p, (void)v;",
+        f"static uint64_t {c_name}(struct ss_state *s, const struct ss_packet *p, "
+        "const struct phv *v) {",
+        "    (void)s, (void)p, (void)v;",
         f"    uint8_t buf[{most or 1}{' + SS_MAX_PACKET' if calculation.payload else ''}];",
         f"    memset(buf, 0, {most or 1});",
         "    uint32_t at = 0;",
@@ -54,7 +75,7 @@ def hash_function(names: Names, calculation: Calculation, c_name: str) -> str:
         lines.append("    if (payload > p->truncated) payload = p->truncated;")
         lines.append("    memcpy(buf + bytes, p->data, payload);")
         lines.append("    bytes += payload;")
-    lines.append(f"    return ss_{ALGORITHMS[calculation.algorithm]}(buf, bytes);")
+    lines += ["    (void)bytes;", f"    return {code};"]
     return "\n".join([*lines, "}"])
 
 

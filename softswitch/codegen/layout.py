@@ -90,6 +90,22 @@ class ValueSetLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class CrcLayout:
+    """A CRC with parameters that can be set: those it begins with, in simple_switch_CLI's terms.
+
+    `name` is that of the calculation, or of the action selector.
+    """
+
+    name: str
+    bits: int
+    polynomial: int
+    initial: int
+    final_xor: int
+    reflect_data: bool
+    reflect_remainder: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DigestLayout:
     """A learn list: widths of the fields, each from a word of its own in the event's data."""
 
@@ -110,6 +126,7 @@ class Layout:
     meters: tuple[tuple[str, int], ...]
     digests: tuple[DigestLayout, ...]
     value_sets: tuple[ValueSetLayout, ...]
+    crcs: tuple[CrcLayout, ...]
     actions: dict[int, ActionLayout]
 
 

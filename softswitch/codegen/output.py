@@ -25,7 +25,7 @@ def checksum_statement(
     condition = f" && {x.boolean(checksum.condition)}" if checksum.condition else ""
     header = names.header(checksum.header, x.where)
     guard = "true" if header.metadata else valid
-    value = f"calc_{calculations[checksum.calculation]}(p, v)"
+    value = f"calc_{calculations[checksum.calculation]}(s, p, v)"
     if update:
         action = f"{field} = {c_cast(value, width)};"
     else:

@@ -79,7 +79,7 @@ def apply_function(
     if table.meter is not None:
         lines.append(f"    if (e) {_meter(names, program, table, layout, where)}")
     if layout.profile is not None:
-        chosen = f"a->kind == SS_GROUP ? (uint32_t){selector}(p, v) : 0" if selector else "0"
+        chosen = f"a->kind == SS_GROUP ? (uint32_t){selector}(s, p, v) : 0" if selector else "0"
         lines.append(
             "    if (a && a->kind != SS_DIRECT) "
             f"a = ss_member(&s->profiles[{layout.profile}], a, {chosen});"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from softswitch.bmjson import Program
 from softswitch.codegen.actions import Actions
-from softswitch.codegen.hashing import hash_function
+from softswitch.codegen.hashing import custom_crcs, hash_function
 from softswitch.codegen.layout import (
     WORD_BITS,
     ActionLayout,
+    CrcLayout,
     DigestLayout,
     Layout,
     RegisterLayout,
@@ -33,7 +34,7 @@ from softswitch.codegen.select import value_set_layouts
 from softswitch.codegen.tables import apply_function, table_layout
 
 # Changes whenever the generated code changes for the same JSON; part of the cache's key.
-GENERATOR_VERSION = 6
+GENERATOR_VERSION = 7
 
 _CLOCK_FIELDS = (
     "intrinsic_metadata.ingress_global_timestamp",
@@ -74,6 +75,12 @@ class _Writer:
         profiles = [p for pipeline in self._pipelines for p in pipeline.profiles.values()]
         self._profiles = {profile.name: number for number, profile in enumerate(profiles)}
         self._profile_list = profiles
+        self._crcs = custom_crcs(
+            [
+                *program.calculations.items(),
+                *((p.name, p.selector) for p in profiles if p.selector is not None),
+            ]
+        )
         tables = [t for pipeline in self._pipelines for t in pipeline.tables.values()]
         self._tables = {
             table.name: table_layout(self._names, table, number, self._profiles)
@@ -106,6 +113,7 @@ class _Writer:
                 for digest in program.learn_lists.values()
             ),
             self._value_sets,
+            self._crcs,
             {a.id: ActionLayout(a.id, a.name, a.params) for a in program.actions.values()},
         )
 
@@ -116,12 +124,13 @@ class _Writer:
         )
         digest, digest_words = digest_function(names, program.learn_lists)
         parts = ['#include "program.h"', names.structs()]
+        crcs = {crc.name: number for number, crc in enumerate(self._crcs)}
         parts += [
-            hash_function(names, calculation, f"calc_{number}")
-            for number, calculation in enumerate(program.calculations.values())
+            hash_function(names, calculation, f"calc_{number}", crcs.get(name))
+            for number, (name, calculation) in enumerate(program.calculations.items())
         ]
         parts += [
-            hash_function(names, profile.selector, f"select_{number}")
+            hash_function(names, profile.selector, f"select_{number}", crcs.get(profile.name))
             for number, profile in enumerate(self._profile_list)
             if profile.selector is not None
         ]
@@ -280,6 +289,7 @@ static void egress(struct ss_state *s, struct ss_packet *p) {{
         ]
         meters = [f"{{ {c_text(m.name)}, {m.size} }}" for m in self._meters.values()]
         value_sets = [_value_set_description(layout) for layout in self._value_sets]
+        crcs = [_crc_description(crc) for crc in self._crcs]
         return f"""
 {"".join(ranges)}
 static const struct ss_table_desc tables[] = {{ {_items(tables)} }};
@@ -287,6 +297,7 @@ static const struct ss_counter_desc counters[] = {{ {_items(counters)} }};
 static const struct ss_register_desc registers[] = {{ {_items(registers)} }};
 static const struct ss_meter_desc meters[] = {{ {_items(meters)} }};
 static const struct ss_value_set_desc value_sets[] = {{ {_items(value_sets)} }};
+static const struct ss_crc_desc crcs[] = {{ {_items(crcs)} }};
 
 __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .abi = SS_ABI,
@@ -300,11 +311,13 @@ __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .register_count = {len(registers)},
     .meter_count = {len(meters)},
     .value_set_count = {len(value_sets)},
+    .crc_count = {len(crcs)},
     .tables = tables,
     .counters = counters,
     .registers = registers,
     .meters = meters,
     .value_sets = value_sets,
+    .crcs = crcs,
     .start = start,
     .ingress = ingress,
     .clone_ingress = clone_ingress,
@@ -361,6 +374,13 @@ def _value_set_description(layout: ValueSetLayout) -> str:
     words = [words_of(width) for width in layout.widths]
     fields = ", ".join(map(str, words)) or "0"
     return f"{{ {len(words)}, {sum(words)}, (const uint8_t[]){{ {fields} }} }}"
+
+
+def _crc_description(crc: CrcLayout) -> str:
+    return (
+        f"{{ {crc.polynomial:#x}ull, {crc.initial:#x}ull, {crc.final_xor:#x}ull, {crc.bits}, "
+        f"{str(crc.reflect_data).lower()}, {str(crc.reflect_remainder).lower()} }}"
+    )
 
 
 def _items(items: list[str]) -> str:

@@ -289,6 +289,9 @@ void ss_profile_destroy(struct ss_profile *p);
 /* valueset.c */
 int ss_value_set_init(struct ss_value_set *set, const struct ss_value_set_desc *desc);
 
+/* crc.c */
+struct ss_crc *ss_crc_new(const struct ss_crc_desc *desc);
+
 /* match.c: puts an entry where readers find it, or removes it from there */
 int ss_link_hashed(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);
 void ss_unlink_hashed(struct ss_switch *sw, struct ss_table *t, struct ss_entry *e);

@@ -47,6 +47,26 @@ SS_INLINE uint64_t ss_crcCCITT(const uint8_t *p, uint32_t n) {
     return crc;
 }
 
+/* The low `bits` bits in reverse. */
+SS_INLINE uint64_t ss_reversed(uint64_t v, unsigned bits) {
+    v = (v >> 1 & 0x5555555555555555ull) | (v & 0x5555555555555555ull) << 1;
+    v = (v >> 2 & 0x3333333333333333ull) | (v & 0x3333333333333333ull) << 2;
+    v = (v >> 4 & 0x0f0f0f0f0f0f0f0full) | (v & 0x0f0f0f0f0f0f0f0full) << 4;
+    return __builtin_bswap64(v) >> (64 - bits);
+}
+
+static inline __attribute__((unused)) uint64_t ss_crc(const struct ss_crc *c, const uint8_t *p,
+                                                      uint32_t n) {
+    unsigned bits = c->desc.bits;
+    uint64_t ones = ~0ull >> (64 - bits), crc = c->desc.initial;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t byte = c->desc.reflect_data ? ss_reversed(p[i], 8) : p[i];
+        crc = c->table[(byte ^ crc >> (bits - 8)) & 0xff] ^ (crc << 8 & ones);
+    }
+    if (c->desc.reflect_remainder) crc = ss_reversed(crc, bits);
+    return crc ^ c->desc.final_xor;
+}
+
 /* The Internet checksum; an odd last byte counts as the high byte of a word. */
 SS_INLINE uint64_t ss_csum16(const uint8_t *p, uint32_t n) {
     uint64_t sum = 0;

@@ -38,6 +38,8 @@ static void destroy(struct ss_state *s) {
     for (uint32_t i = 0; s->meters && i < program->meter_count; i++) free(s->meters[i]);
     for (uint32_t i = 0; s->value_sets && i < program->value_set_count; i++)
         free(s->value_sets[i].members);
+    for (uint32_t i = 0; s->crcs && i < program->crc_count; i++) free(s->crcs[i]);
+    free(s->crcs);
     free(s->meters);
     free(s->value_sets);
     free(s->tables);
@@ -66,7 +68,9 @@ static bool fill(struct ss_state *s) {
     s->registers = zeroed(program->register_count, sizeof s->registers[0]);
     s->meters = zeroed(program->meter_count, sizeof s->meters[0]);
     s->value_sets = zeroed(program->value_set_count, sizeof s->value_sets[0]);
-    bool good = s->tables && s->profiles && s->counters && s->registers && s->meters && s->value_sets;
+    s->crcs = zeroed(program->crc_count, sizeof s->crcs[0]);
+    bool good = s->tables && s->profiles && s->counters && s->registers && s->meters &&
+                s->value_sets && s->crcs;
     for (uint32_t i = 0; good && i < program->table_count; i++)
         good = ss_table_init(&s->tables[i], &program->tables[i]) == SS_OK;
     for (uint32_t i = 0; good && i < program->profile_count; i++)
@@ -79,6 +83,8 @@ static bool fill(struct ss_state *s) {
         good = (s->meters[i] = zeroed(program->meters[i].size, sizeof **s->meters)) != NULL;
     for (uint32_t i = 0; good && i < program->value_set_count; i++)
         good = ss_value_set_init(&s->value_sets[i], &program->value_sets[i]) == SS_OK;
+    for (uint32_t i = 0; good && i < program->crc_count; i++)
+        good = (s->crcs[i] = ss_crc_new(&program->crcs[i])) != NULL;
     return good;
 }
 

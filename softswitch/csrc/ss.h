@@ -259,6 +259,24 @@ struct ss_value_set {
     struct ss_members_of_set *members;
 };
 
+/* ------------------------------------------------------------------------ cyclic redundancy checks */
+
+/* A CRC of `bits` (8, 16, 32 or 64) in the terms of simple_switch_CLI's set_crc*_parameters. */
+struct ss_crc_desc {
+    uint64_t polynomial;
+    uint64_t initial;
+    uint64_t final_xor;
+    uint32_t bits;
+    bool reflect_data;
+    bool reflect_remainder;
+};
+
+/* Immutable; a change publishes another one. */
+struct ss_crc {
+    struct ss_crc_desc desc;
+    uint64_t table[256];
+};
+
 /* --------------------------------------------------------------------------------- the program */
 
 /* A message of log_msg: per value "<limbs>u" or "<limbs>s" (signed), and the limbs of all values. */
@@ -273,6 +291,7 @@ struct ss_state {
     void **registers;
     struct ss_meter **meters;
     struct ss_value_set *value_sets;
+    struct ss_crc **crcs;
     uint64_t now_us; /* since the switch started, when the program needs a clock */
     uint64_t random[4];
     uint32_t drop_port;
@@ -293,11 +312,13 @@ struct ss_program {
     uint32_t register_count;
     uint32_t meter_count;
     uint32_t value_set_count;
+    uint32_t crc_count;
     const struct ss_table_desc *tables;
     const struct ss_counter_desc *counters;
     const struct ss_register_desc *registers;
     const struct ss_meter_desc *meters;
     const struct ss_value_set_desc *value_sets;
+    const struct ss_crc_desc *crcs; /* as the program starts */
     /* Clears all headers and metadata, sets the intrinsic metadata of a new packet. */
     void (*start)(struct ss_state *, struct ss_packet *);
     /* Parses and runs ingress. Fills in the "written by the program" part of the packet. */
@@ -318,6 +339,6 @@ struct ss_program {
     uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
 };
 
-#define SS_ABI 5u
+#define SS_ABI 6u
 
 #endif

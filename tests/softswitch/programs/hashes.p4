@@ -3,7 +3,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
-struct metadata_t { bit<16> sixteen; bit<32> thirty_two; bit<64> sixty_four; }
+struct metadata_t { bit<16> sixteen; bit<32> thirty_two; bit<64> sixty_four; bit<32> custom; }
 
 #include "include/probe.p4"
 
@@ -18,11 +18,14 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
             1: { hash(m.sixteen, HashAlgorithm.csum16, 16w0, { h.probe.d, x }, 32w0x10000); }
             2: { hash(m.sixteen, HashAlgorithm.xor16, 16w7, { h.probe.e, h.probe.a }, 32w1000); }
             3: { hash(m.sixteen, HashAlgorithm.identity, 16w3, { y, x }, 32w100); }
+            4: { hash(m.sixteen, HashAlgorithm.crc16_custom, 16w0, { h.probe.d, h.probe.a }, 32w0x10000); }
+            5: { hash(m.custom, HashAlgorithm.crc32_custom, 32w0, { h.probe.d, h.probe.a }, 64w0x100000000); }
             default: { hash(m.sixteen, HashAlgorithm.crc16, 16w9, { h.probe.b }, 32w1); }
         }
         hash(m.thirty_two, HashAlgorithm.crc32, 32w0, { h.probe.e, h.probe.b }, 64w0x100000000);
         hash(m.sixty_four, HashAlgorithm.crc32, 64w0x10, { x }, 64w0xfffffff0);
         h.probe.b = m.sixteen;
+        h.ethernet.dst = 16w0 ++ m.custom;
         h.probe.c = m.thirty_two;
         h.probe.d = m.sixty_four;
         hash(h.probe.e, HashAlgorithm.identity, 128w0, { h.ethernet.src, y }, 128w0xffffffffffff);
