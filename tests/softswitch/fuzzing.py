@@ -41,6 +41,7 @@ MATCH_KINDS = ("EXACT", "LPM", "TERNARY", "RANGE", "KEYLESS")
 OPERATIONS = (
     *("packet", "insert", "modify", "delete", "default", "member", "delete_member", "group"),
     *("delete_group", "replicas", "delete_replicas", "counter", "register"),
+    *("meter", "value_set", "clock"),
 )
 
 # ---- operations ----------------------------------------------------------------------------------
@@ -94,6 +95,11 @@ def _encode(layout: Layout, name: str, values: Sequence[Any]) -> bytes:
             return operation("group", _u8(profile), _u32(group), _u8(count), *listed)
         case "ss_profile_delete_group", (profile, group):
             return operation("delete_group", _u8(profile), _u32(group))
+        case "ss_meter_configure", (direct, meter, cell, mode, settings):
+            head = _u8(direct) + _u8(meter) + _u32(cell) + _u8(mode)
+            return operation("meter", head, bytes(settings or b""))
+        case "ss_value_set_replace", (number, exact, exacts, ranges, count) if exacts < 2:
+            return operation("value_set", _u8(number), _u8(exacts), _u8(count), exact, ranges)
         case "ss_set_replicas", (clones, number, pairs, count, truncate):
             head = _u8(clones) + _u16(number) + _u32(truncate) + _u8(count)
             return operation("replicas", head, *(_u16(value) for value in pairs))
@@ -134,7 +140,8 @@ def _numbers(layout: Layout) -> Iterator[int]:
     yield len(layout.tables)
     for table in layout.tables:
         profile = NONE if table.profile is None else table.profile
-        yield from (MATCH_KINDS.index(table.kind), table.words, profile, len(table.keys))
+        yield from (MATCH_KINDS.index(table.kind), table.words, profile, table.with_meters)
+        yield len(table.keys)
         for key in table.keys:
             yield from (KEY_TYPES[key.match_type], key.width, key.shift)
         yield from (len(table.actions), *(places[number] for number in table.actions))
@@ -149,6 +156,12 @@ def _numbers(layout: Layout) -> Iterator[int]:
     yield len(layout.registers)
     for register in layout.registers:
         yield from (register.size, register.width)
+    yield len(layout.meters)
+    for _, size in layout.meters:
+        yield from (size, 0)
+    yield len(layout.value_sets)
+    for value_set in layout.value_sets:
+        yield from (len(value_set.widths), *value_set.widths)
 
 
 @dataclass(frozen=True)
@@ -205,6 +218,8 @@ def _c_type(kind: Any) -> str:
         return _c_type(kind._type_) + " *"
     if issubclass(kind, ctypes.Structure):
         return "void"
+    if not hasattr(kind, "_type_"):  # a function
+        return "void *"
     return _c_type(kind._type_) + " *"  # a pointer
 
 

@@ -38,6 +38,9 @@ enum operation {
     OP_DELETE_REPLICAS,
     OP_COUNTER,
     OP_REGISTER,
+    OP_METER,
+    OP_VALUE_SET,
+    OP_CLOCK,
     OPERATIONS,
 };
 
@@ -300,6 +303,36 @@ static void reg(struct reader *r) {
     ss_register_read(sw, index, cell, back);
 }
 
+/* Rates and sizes, up to the largest that P4Runtime has. */
+static void meter(struct reader *r) {
+    uint64_t settings[4], back[10];
+    bool direct = number(r, 1) & 1;
+    uint32_t count = direct ? plan.tables : plan.meters;
+    if (count == 0) return;
+    uint32_t index = (uint32_t)number(r, 1) % count, cell = (uint32_t)number(r, 4);
+    if (direct ? !plan.table[index].meters : plan.meter[index].size == 0) return;
+    if (!direct) cell %= plan.meter[index].size;
+    uint32_t mode = (uint32_t)number(r, 1) % 3;
+    words(r, settings, 4);
+    for (unsigned i = 0; i < 4; i++) settings[i] &= INT64_MAX;
+    ss_meter_configure(sw, direct, index, cell, mode, settings);
+    ss_meter_read(sw, direct, index, cell, back);
+}
+
+/* Members of one key each are exact, all others are mask, low and high. */
+static void value_set(struct reader *r) {
+    uint64_t exact[MAX_DATA] = {0}, ranges[MAX_DATA] = {0};
+    if (plan.value_sets == 0) return;
+    uint32_t index = (uint32_t)number(r, 1) % plan.value_sets;
+    const struct value_set *set = &plan.value_set[index];
+    if (set->words == 0) return;
+    uint32_t exacts = (uint32_t)number(r, 1) % 2;
+    uint32_t count = (uint32_t)number(r, 1) % (MAX_DATA / (3 * set->words) + 1);
+    words(r, exact, exacts * set->words);
+    words(r, ranges, 3 * count * set->words);
+    ss_value_set_replace(sw, index, exact, exacts, ranges, count);
+}
+
 static void operate(enum operation op, struct reader *r) {
     uint32_t index;
     switch (op) {
@@ -317,6 +350,9 @@ static void operate(enum operation op, struct reader *r) {
     case OP_DELETE_REPLICAS: ss_delete_replicas(sw, number(r, 1) & 1, (uint32_t)number(r, 2)); break;
     case OP_COUNTER: counter(r); break;
     case OP_REGISTER: reg(r); break;
+    case OP_METER: meter(r); break;
+    case OP_VALUE_SET: value_set(r); break;
+    case OP_CLOCK: ss_set_clock(sw, 1 + number(r, 7)); break;
     default: packet(r);
     }
 }
@@ -343,6 +379,7 @@ static void prepare(void) {
         fprintf(stderr, "%s: %s\n", library, error);
         exit(2);
     }
+    ss_set_clock(sw, 1);
     for (uint32_t i = 0; i < plan.profiles; i++) plan.profile[i].members = plan.profile[i].groups = 0;
     run(plan.setup, plan.setup_bytes);
 }

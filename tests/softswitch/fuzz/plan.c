@@ -41,6 +41,7 @@ static void read_table(struct table *t) {
     t->kind = next();
     t->words = at_most(MAX_WORDS);
     t->profile = next();
+    t->meters = next();
     t->keys = at_most(MAX_KEYS);
     for (uint32_t i = 0; i < t->keys; i++) t->key[i] = (struct key){next(), next(), next()};
     t->choice = read_choice();
@@ -71,6 +72,14 @@ void plan_read(struct plan *plan, const char *path) {
     for (uint32_t i = 0; i < plan->profiles; i++) plan->profile[i].choice = read_choice();
     plan->counter = read_cells(&plan->counters);
     plan->reg = read_cells(&plan->registers);
+    plan->meter = read_cells(&plan->meters);
+    plan->value_set = list(&plan->value_sets, sizeof plan->value_set[0]);
+    for (uint32_t i = 0; i < plan->value_sets; i++) {
+        struct value_set *set = &plan->value_set[i];
+        set->keys = at_most(MAX_KEYS);
+        for (uint32_t n = 0; n < set->keys; n++) set->words += (63 + (set->width[n] = next())) / 64;
+        if (3 * set->words > MAX_DATA) give_up("a value set with too many keys");
+    }
     plan->setup = list(&plan->setup_bytes, 1);
     if (fread(plan->setup, 1, plan->setup_bytes, file) != plan->setup_bytes) give_up("no set-up");
     fclose(file);

@@ -10,8 +10,8 @@
 
 #define MAX_KEYS 64
 #define MAX_PARAMS 64
-#define MAX_WORDS 16   /* of a key, as the engine has it */
-#define MAX_DATA 256   /* words of all parameters of an action */
+#define MAX_WORDS 128 /* of a key */
+#define MAX_DATA 512  /* of all parameters of an action */
 
 enum key_type { KEY_EXACT, KEY_LPM, KEY_TERNARY, KEY_RANGE };
 
@@ -36,6 +36,7 @@ struct table {
     uint32_t kind; /* enum ss_match_kind */
     uint32_t words;
     uint32_t profile; /* UINT32_MAX: none */
+    uint32_t meters;  /* whether entries have them */
     uint32_t keys;
     struct key key[MAX_KEYS];
     struct choice choice;
@@ -49,17 +50,25 @@ struct profile {
 
 struct cells {
     uint32_t size;
-    uint32_t width; /* of a register's cell, in bits; 0: a counter */
+    uint32_t width; /* of a register's cell, in bits; 0: a counter or meter */
+};
+
+struct value_set {
+    uint32_t keys;
+    uint32_t width[MAX_KEYS];
+    uint32_t words; /* of all keys, each in words of its own */
 };
 
 struct plan {
     uint32_t cpu_port;
-    uint32_t actions, tables, profiles, counters, registers;
+    uint32_t actions, tables, profiles, counters, registers, meters, value_sets;
     struct action *action;
     struct table *table;
     struct profile *profile;
     struct cells *counter;
     struct cells *reg;
+    struct cells *meter;
+    struct value_set *value_set;
     uint8_t *setup; /* operations that come before every input */
     uint32_t setup_bytes;
 };

@@ -78,7 +78,7 @@ static size_t mutate(size_t count) {
         return count + more;
     }
     default:
-        if (start >= 3) input[start - 3] = (uint8_t)below(16); /* another operation */
+        if (start >= 3) input[start - 3] = (uint8_t)below(20); /* another operation */
     }
     return count;
 }
