@@ -111,7 +111,10 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_table_write_counter": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64, c_uint64]),
     "ss_profile_set_member": (c_int, [_SWITCH, c_uint32, c_int, c_uint32, _WORDS, c_uint32]),
     "ss_profile_delete_member": (None, [_SWITCH, c_uint32, c_uint32]),
-    "ss_profile_set_group": (c_int, [_SWITCH, c_uint32, c_int, POINTER(c_uint32), c_uint32]),
+    "ss_profile_set_group": (
+        c_int,
+        [_SWITCH, c_uint32, c_int, POINTER(c_uint32), c_uint32, ctypes.c_bool],
+    ),
     "ss_profile_delete_group": (None, [_SWITCH, c_uint32, c_uint32]),
     "ss_counter_read": (None, [_SWITCH, c_uint32, c_uint32, Pair]),
     "ss_counter_write": (None, [_SWITCH, c_uint32, c_uint32, c_uint64, c_uint64]),

@@ -55,6 +55,7 @@ class EntityStore:
                 profile,
                 *_profile_actions(profile, view, description),
                 pipeline.profiles[profile.name],
+                pipeline.port_is_up,
             )
             for i, profile in view.profiles.items()
         }
@@ -131,6 +132,12 @@ class EntityStore:
         except DataplaneError as error:
             return failure_of(error)
         return None
+
+    def port_changed(self, port: int) -> None:
+        """A port went up or down: what watches it follows."""
+        for profile in self._profiles.values():
+            profile.port_changed(port)
+        self._replication.port_changed(port)
 
     def _apply(self, update: Any, undo: Undo | None) -> None:
         entity = update.entity

@@ -289,11 +289,18 @@ def shorten(message: Any) -> None:
     elif isinstance(message, p4r.ActionProfileActionSet):
         for item in message.action_profile_actions:
             shorten(item.action)
+            shorten_watch(item)
     elif isinstance(message, p4r.FieldMatch):
         inner = getattr(message, message.WhichOneof("field_match_type"))
         for name in ("value", "mask", "low", "high"):
             if hasattr(inner, name):
                 setattr(inner, name, _short(getattr(inner, name)))
+
+
+def shorten_watch(item: Any) -> None:
+    """Make the watch port of a group's member or of an action of a set canonical, in place."""
+    if item.watch_port:
+        item.watch_port = _short(item.watch_port)
 
 
 def _short(value: bytes) -> bytes:

@@ -8,24 +8,27 @@ with one-shot sets, never with both at a time (9.2.3).
 
 Where BMv2's server is more lenient than the specification, so is this one: a group's `max_size` of
 0 means the profile's `max_group_size`, also in a MODIFY.
+
+A member with a watch port is passed over while that port is down; reads do not show it. When all
+of a group are down, the group does what an empty one does: no action.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from finsy.proto import p4r
 
 from softswitch.boundary import ProfileLike
-from softswitch.entities_match import ActionParser, shorten
-from softswitch.p4info import ActionInfo, ProfileInfo
+from softswitch.entities_match import ActionParser, shorten, shorten_watch
+from softswitch.errors import NotFound
+from softswitch.p4info import PORT_BITS, ActionInfo, ProfileInfo, decode_unsigned
 from softswitch.status import (
     ALREADY_EXISTS,
     FAILED_PRECONDITION,
     NOT_FOUND,
     RESOURCE_EXHAUSTED,
-    UNIMPLEMENTED,
     Failure,
     Undo,
     invalid,
@@ -34,12 +37,18 @@ from softswitch.values import ActionCall, GroupRef, MemberRef
 from softswitch.wire import ENTITY_GROUP, ENTITY_MEMBER, message_field
 
 
+_DEFAULT_MODE: int = p4r.ActionProfileActionSet.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR
+_HASH: int = p4r.ActionProfileActionSet.HASH
+_RANDOM: int = p4r.ActionProfileActionSet.RANDOM
+
+
 class Member:
     """An action profile member; `groups` counts the groups that it is in."""
 
-    __slots__ = ("action", "entries", "groups", "handle", "wire")
+    __slots__ = ("action", "entries", "groups", "handle", "id", "wire")
 
-    def __init__(self, handle: int, action: ActionCall, wire: bytes) -> None:
+    def __init__(self, number: int, handle: int, action: ActionCall, wire: bytes) -> None:
+        self.id = number
         self.handle = handle
         self.action = action
         self.wire = wire
@@ -50,13 +59,21 @@ class Member:
         return MemberRef(self.handle)
 
 
+class Share(NamedTuple):
+    """A member of a group; `watch` is the port that must be up for it, None: always."""
+
+    member: Member
+    weight: int
+    watch: int | None
+
+
 class Group:
-    """An action profile group: members with weights."""
+    """An action profile group: shares by the id of the member, as BMv2's server orders them."""
 
     __slots__ = ("entries", "handle", "max_size", "members", "wire")
 
     def __init__(
-        self, handle: int, members: list[tuple[Member, int]], max_size: int, wire: bytes
+        self, handle: int, members: list[Share], max_size: int, wire: bytes
     ) -> None:
         self.handle = handle
         self.members = members
@@ -68,13 +85,22 @@ class Group:
         return GroupRef(self.handle)
 
 
+class OneShotAction(NamedTuple):
+    """One action of a set, with a weight and the port to watch, None: always."""
+
+    action: ActionCall
+    weight: int
+    watch: int | None
+
+
 class OneShot:
     """An action set of one table entry: a group and members that only this entry has."""
 
-    __slots__ = ("actions", "handle", "members")
+    __slots__ = ("actions", "at_random", "handle", "members")
 
-    def __init__(self, actions: list[tuple[ActionCall, int]]) -> None:
+    def __init__(self, actions: list[OneShotAction], at_random: bool) -> None:
         self.actions = actions
+        self.at_random = at_random
         self.members: list[int] = []
         self.handle = -1
 
@@ -91,13 +117,17 @@ class ProfileStore:
         actions: Mapping[int, tuple[ActionInfo, int]],
         widths: Mapping[str, tuple[int, ...]],
         profile: ProfileLike,
+        port_is_up: Callable[[int], bool],
     ) -> None:
+        """`port_is_up` raises NotFound for a port that is not there."""
         self.info = info
         self._profile = profile
+        self._port_is_up = port_is_up
         self._actions = ActionParser(f"action profile {info.name!r}", actions, widths)
         self._members: dict[int, Member] = {}
         self._groups: dict[int, Group] = {}
-        self._one_shots = 0
+        self._one_shots: dict[int, OneShot] = {}
+        """By the handle of the group."""
 
     # --- members ------------------------------------------------------------------------------
 
@@ -115,7 +145,8 @@ class ProfileStore:
         if member_id in self._members:
             raise Failure(ALREADY_EXISTS, f"{self._where} has a member {member_id}; use MODIFY")
         action, wire = self._parse_member(message)
-        self._members[member_id] = Member(self._profile.add_member(action), action, wire)
+        handle = self._profile.add_member(action)
+        self._members[member_id] = Member(member_id, handle, action, wire)
         if undo is not None:
             undo.append(lambda: self._remove_member(member_id))
 
@@ -194,12 +225,12 @@ class ProfileStore:
         members = self._parse_members(message, message.max_size)
         handle = self._profile.create_group(message.max_size or limit)
         try:
-            self._profile.set_group(handle, [(m.handle, weight) for m, weight in members])
+            self._fill(handle, members)
         except Exception:
             self._profile.delete_group(handle)
             raise
         _count(members, 1)
-        wire = message.SerializeToString()
+        wire = _group_wire(message, message.max_size)
         self._groups[group_id] = Group(handle, members, message.max_size, wire)
         if undo is not None:
             undo.append(lambda: self._remove_group(group_id))
@@ -214,10 +245,7 @@ class ProfileStore:
                 f"cannot be changed to {message.max_size}"
             )
         members = self._parse_members(message, group.max_size)
-        copy = p4r.ActionProfileGroup()
-        copy.CopyFrom(message)
-        copy.max_size = group.max_size
-        self._set_group(group, members, copy.SerializeToString(), undo)
+        self._set_group(group, members, _group_wire(message, group.max_size), undo)
 
     def delete_group(self, message: Any, undo: Undo | None) -> None:
         """DELETE an ActionProfileGroup that no table entry refers to."""
@@ -233,17 +261,17 @@ class ProfileStore:
 
             def put_back() -> None:
                 group.handle = self._profile.create_group(group.max_size)
-                self._profile.set_group(group.handle, [(m.handle, w) for m, w in group.members])
+                self._fill(group.handle, group.members)
                 _count(group.members, 1)
                 self._groups[group_id] = group
 
             undo.append(put_back)
 
     def _set_group(
-        self, group: Group, members: list[tuple[Member, int]], wire: bytes, undo: Undo | None
+        self, group: Group, members: list[Share], wire: bytes, undo: Undo | None
     ) -> None:
         before = (group.members, group.wire)
-        self._profile.set_group(group.handle, [(m.handle, weight) for m, weight in members])
+        self._fill(group.handle, members)
         _count(group.members, -1)
         _count(members, 1)
         group.members, group.wire = members, wire
@@ -256,21 +284,66 @@ class ProfileStore:
         _count(group.members, -1)
         del self._groups[group_id]
 
-    def _parse_members(self, message: Any, max_size: int) -> list[tuple[Member, int]]:
+    def _fill(self, handle: int, members: list[Share]) -> None:
+        """Give a group its members in the data plane, those that are down to be passed over."""
+        self._profile.set_group(
+            handle,
+            [(share.member.handle, share.weight) for share in members],
+            down=[share.member.handle for share in members if self._is_down(share.watch)],
+        )
+
+    def _parse_members(self, message: Any, max_size: int) -> list[Share]:
         where = f"{self._where}: group {message.group_id}"
-        members: list[tuple[Member, int]] = []
+        members: list[Share] = []
         seen: set[int] = set()
         for item in message.members:
             if item.member_id in seen:
                 raise invalid(f"{where} has member {item.member_id} twice; use its weight")
             seen.add(item.member_id)
-            self._check_weight(item, f"{where}, member {item.member_id}")
-            members.append((self.member(item.member_id), item.weight))
-        size = self._size([weight for _, weight in members])
+            watch = self._check_share(item, f"{where}, member {item.member_id}")
+            members.append(Share(self.member(item.member_id), item.weight, watch))
+        size = self._size([share.weight for share in members])
         limit = max_size or self.info.max_group_size
         if limit and size > limit:
             raise Failure(RESOURCE_EXHAUSTED, f"{where}: size {size} exceeds max_size {limit}")
-        return members
+        return sorted(members, key=lambda share: share.member.id)
+
+    # --- watch ports --------------------------------------------------------------------------
+
+    def port_changed(self, port: int) -> None:
+        """A port went up or down: the groups that watch it follow."""
+        for group in self._groups.values():
+            if any(share.watch == port for share in group.members):
+                self._fill(group.handle, group.members)
+        for one_shot in self._one_shots.values():
+            if any(action.watch == port for action in one_shot.actions):
+                self._fill_one_shot(one_shot)
+
+    def _is_down(self, port: int | None) -> bool:
+        if port is None:
+            return False
+        try:
+            return not self._port_is_up(port)
+        except NotFound:  # taken away since
+            return True
+
+    def _watched(self, item: Any, where: str) -> int | None:
+        """The port that a member or action watches; the older field `watch` has it as a number."""
+        if item.WhichOneof("watch_kind") == "watch":
+            port = item.watch
+            if port < 0 or port >> PORT_BITS:
+                raise invalid(f"{where}: watch {port} does not fit in {PORT_BITS} bits")
+        else:
+            port = 0
+            if item.watch_port:
+                port = decode_unsigned(item.watch_port, PORT_BITS, f"{where}: watch_port")
+        if not port and not item.watch_port:
+            return None
+        try:
+            self._port_is_up(port)
+        except NotFound:
+            raise invalid(f"{where}: watch port {port}: the switch has no such port") from None
+        return int(port)
 
     # --- one-shot action sets -----------------------------------------------------------------
 
@@ -284,47 +357,57 @@ class ProfileStore:
                 f"{where}: this profile is programmed with {len(self._members)} members and "
                 f"{len(self._groups)} groups; delete them first"
             )
-        if action_set.action_selection_mode == p4r.ActionProfileActionSet.RANDOM:
-            raise Failure(UNIMPLEMENTED, f"{where}: selection mode RANDOM is not supported")
-        if action_set.size_semantics not in (
-            p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR,
-            p4r.ActionProfileActionSet.SUM_OF_MEMBERS
-            if self.info.sum_of_members
-            else p4r.ActionProfileActionSet.SUM_OF_WEIGHTS,
-        ):
-            raise Failure(UNIMPLEMENTED, f"{where}: size semantics other than the profile's own")
+        if action_set.action_selection_mode not in (_DEFAULT_MODE, _HASH, _RANDOM):
+            mode = action_set.action_selection_mode
+            raise invalid(f"{where}: unknown action_selection_mode {mode}")
+        sum_of_members = self._sum_of_members(action_set.size_semantics, where)
         actions = []
         for item in action_set.action_profile_actions:
-            self._check_weight(item, where)
+            watch = self._check_share(item, where)
             action, _ = self._actions.parse(item.action, default=False)
-            actions.append((action, item.weight))
-        size = self._size([weight for _, weight in actions])
+            actions.append(OneShotAction(action, item.weight, watch))
+        size = len(actions) if sum_of_members else sum(action.weight for action in actions)
         limit = self.info.max_group_size
         if limit and size > limit:
             raise invalid(f"{where}: size {size} exceeds max_group_size {limit}")
-        one_shot = OneShot(actions)
+        one_shot = OneShot(actions, action_set.action_selection_mode == _RANDOM)
         self.recreate(one_shot)
         return one_shot
+
+    def _sum_of_members(self, semantics: int, where: str) -> bool:
+        if semantics == p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR:
+            return self.info.sum_of_members
+        if semantics == p4r.ActionProfileActionSet.SUM_OF_MEMBERS:
+            return True
+        if semantics == p4r.ActionProfileActionSet.SUM_OF_WEIGHTS:
+            return False
+        raise invalid(f"{where}: unknown size_semantics {semantics}")
 
     def recreate(self, one_shot: OneShot) -> None:
         """Put the group and members of an action set into the data plane; all or nothing."""
         try:
-            for action, _ in one_shot.actions:
-                one_shot.members.append(self._profile.add_member(action))
+            for action, weight, _ in one_shot.actions:
+                one_shot.members.append(self._profile.add_member(action, weight))
             one_shot.handle = self._profile.create_group(self.info.max_group_size)
-            weights = [weight for _, weight in one_shot.actions]
-            self._profile.set_group(
-                one_shot.handle, list(zip(one_shot.members, weights, strict=True))
-            )
+            self._fill_one_shot(one_shot)
         except Exception:
             self._clear(one_shot)
             raise
-        self._one_shots += 1
+        self._one_shots[one_shot.handle] = one_shot
+
+    def _fill_one_shot(self, one_shot: OneShot) -> None:
+        shares = list(zip(one_shot.members, one_shot.actions, strict=True))
+        self._profile.set_group(
+            one_shot.handle,
+            [(member, action.weight) for member, action in shares],
+            down=[member for member, action in shares if self._is_down(action.watch)],
+            at_random=one_shot.at_random,
+        )
 
     def destroy_one_shot(self, one_shot: OneShot) -> None:
         """Remove the group and members of an action set from the data plane."""
+        del self._one_shots[one_shot.handle]
         self._clear(one_shot)
-        self._one_shots -= 1
 
     def _clear(self, one_shot: OneShot) -> None:
         if one_shot.handle >= 0:
@@ -336,7 +419,8 @@ class ProfileStore:
     def _check_not_one_shot(self) -> None:
         if self._one_shots:
             raise invalid(
-                f"{self._where} is programmed with one-shot action sets ({self._one_shots} "
+                f"{self._where} is programmed with one-shot action sets "
+                f"({len(self._one_shots)} "
                 "entries); it cannot have members and groups at the same time"
             )
 
@@ -354,7 +438,8 @@ class ProfileStore:
             if group_id in (0, key):
                 yield message_field(ENTITY_GROUP, group.wire)
 
-    def _check_weight(self, item: Any, where: str) -> None:
+    def _check_share(self, item: Any, where: str) -> int | None:
+        """Check weight and watch port of a member or action; the port."""
         if item.weight <= 0:
             raise invalid(f"{where}: weight {item.weight} is not positive")
         if self.info.max_member_weight and item.weight > self.info.max_member_weight:
@@ -362,8 +447,7 @@ class ProfileStore:
                 f"{where}: weight {item.weight} exceeds max_member_weight "
                 f"{self.info.max_member_weight}"
             )
-        if item.watch_port or item.watch:
-            raise Failure(UNIMPLEMENTED, f"{where}: watch ports are not supported; leave it unset")
+        return self._watched(item, where)
 
     def _size(self, weights: list[int]) -> int:
         return len(weights) if self.info.sum_of_members else sum(weights)
@@ -378,6 +462,16 @@ class ProfileStore:
         return f"action profile {self.info.name!r}"
 
 
-def _count(members: list[tuple[Member, int]], step: int) -> None:
-    for member, _ in members:
-        member.groups += step
+def _count(members: list[Share], step: int) -> None:
+    for share in members:
+        share.member.groups += step
+
+
+def _group_wire(message: Any, max_size: int) -> bytes:
+    """The group as it is read: byte strings in their shortest form."""
+    copy = p4r.ActionProfileGroup()
+    copy.CopyFrom(message)
+    copy.max_size = max_size
+    for item in copy.members:
+        shorten_watch(item)
+    return bytes(copy.SerializeToString())

@@ -10,7 +10,7 @@ from typing import Any
 from finsy.proto import p4r
 
 from softswitch.boundary import PipelineLike
-from softswitch.p4info import decode_unsigned, encode_unsigned
+from softswitch.p4info import PORT_BITS, decode_unsigned, encode_unsigned
 from softswitch.status import (
     ALREADY_EXISTS,
     NOT_FOUND,
@@ -26,7 +26,6 @@ from softswitch.wire import ENTITY_REPLICATION, message_field
 MAX_GROUP_ID = 0xFFFF
 MAX_SESSION_ID = 0x7FFF
 _MAX_INSTANCE = 0xFFFF
-_PORT_BITS = 9
 
 _MULTICAST = 1  # field numbers in PacketReplicationEngineEntry
 _CLONE = 2
@@ -146,12 +145,12 @@ def _replicas(entry: Any, where: str) -> list[tuple[int, int]]:
             raise Failure(UNIMPLEMENTED, f"{where}: backup replicas are not supported")
         which = replica.WhichOneof("port_kind")
         if which == "port":
-            port = decode_unsigned(replica.port, _PORT_BITS, f"{where}: port")
+            port = decode_unsigned(replica.port, PORT_BITS, f"{where}: port")
             replica.port = encode_unsigned(port)
         elif which == "egress_port":
             port = replica.egress_port
-            if port >> _PORT_BITS:
-                raise invalid(f"{where}: port {port} does not fit in {_PORT_BITS} bits")
+            if port >> PORT_BITS:
+                raise invalid(f"{where}: port {port} does not fit in {PORT_BITS} bits")
         else:
             raise invalid(f"{where}: a replica without a port")
         if replica.instance > _MAX_INSTANCE:

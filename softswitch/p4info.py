@@ -16,6 +16,9 @@ from typing import Any
 from softswitch.p4types import TypeSpec, type_spec
 from softswitch.status import UNIMPLEMENTED, Failure, invalid
 
+PORT_BITS = 9
+"""Of port numbers in P4Runtime: v1model.p4's PortId_t."""
+
 MessageView = Any  # a protobuf message; finsy's generated code is not type-checked here
 
 

@@ -165,7 +165,7 @@ class PipelineManager:
             return
         if action == _Request.VERIFY_AND_SAVE:
             self._saved = config
-            self._store = self._make_store(config, ShadowPipeline(config.description))
+            self._store = self._make_store(config, self._shadow(config))
             log.info("pipeline saved; COMMIT makes it run")
         elif action == _Request.VERIFY_AND_COMMIT:
             await self._commit(config, [])
@@ -181,7 +181,7 @@ class PipelineManager:
 
     async def _reconcile(self, config: Config) -> None:
         updates = self._store.export() if self._store is not None else []
-        trial = self._make_store(config, ShadowPipeline(config.description))
+        trial = self._make_store(config, self._shadow(config))
         _replay(trial, updates, lambda what: invalid(f"RECONCILE_AND_COMMIT: {what}"))
         await self._commit(config, updates)
 
@@ -203,6 +203,9 @@ class PipelineManager:
             len(config.program),
         )
         _replay(store, updates, lambda what: Failure(INTERNAL, f"entries lost: {what}"))
+
+    def _shadow(self, config: Config) -> ShadowPipeline:
+        return ShadowPipeline(config.description, self._dataplane.port_is_up)
 
     def _make_store(self, config: Config, pipeline: PipelineLike) -> EntityStore:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ refuses what the real one would refuse.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from softswitch.boundary import TableTarget
 from softswitch.description import Description, TableDescription
@@ -97,7 +97,7 @@ class ShadowProfile:
         self._next += 1
         return self._next - 1
 
-    def add_member(self, action: ActionCall) -> int:
+    def add_member(self, action: ActionCall, weight: int = 1) -> int:
         if len(self._members) >= self._max_size:
             raise TableFull(f"action profile {self._name!r} has {self._max_size} members, its size")
         member = self._new()
@@ -113,7 +113,14 @@ class ShadowProfile:
     def create_group(self, max_size: int) -> int:
         return self._new()
 
-    def set_group(self, group: int, members: Sequence[tuple[int, int]]) -> None:
+    def set_group(
+        self,
+        group: int,
+        members: Sequence[tuple[int, int]],
+        *,
+        down: Collection[int] = (),
+        at_random: bool = False,
+    ) -> None:
         """Nothing depends on a group's members here."""
 
     def delete_group(self, group: int) -> None:
@@ -167,9 +174,10 @@ class ShadowRegisters:
 
 
 class ShadowPipeline:
-    """A program's entities, empty at first."""
+    """A program's entities, empty at first. `port_is_up` tells of the ports of the switch."""
 
-    def __init__(self, description: Description) -> None:
+    def __init__(self, description: Description, port_is_up: Callable[[int], bool]) -> None:
+        self.port_is_up = port_is_up
         self.tables = {name: ShadowTable(t) for name, t in description.tables.items()}
         self.profiles = {n: ShadowProfile(n, size) for n, size in description.profiles.items()}
         self.counters = {name: ShadowCounters(n) for name, n in description.counters.items()}

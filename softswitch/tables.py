@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from softswitch.bmjson import ConstEntry
@@ -82,13 +82,18 @@ class Profile:
         self._groups: dict[int, dict[int, int]] = {}  # weights by member
         self._uses: Counter[tuple[int, int]] = Counter()  # (kind, handle): entries and groups
 
-    def add_member(self, action: ActionCall) -> int:
-        """A new member; its handle. TableFull when `max_size` are there."""
+    def add_member(self, action: ActionCall, weight: int = 1) -> int:
+        """A new member; its handle. TableFull when `max_size` are there.
+
+        With the `weight` that it will have, the copies for it get the handles after it.
+        """
         if len(self._members) >= self.max_size:
             raise TableFull(f"{self.name}: {self.max_size} members are there already")
         member = self._set_member(-1, action)
         self._members[member] = action
-        self._copies[member] = []
+        self._copies[member] = copies = []
+        for _ in range(weight - 1):
+            copies.append(self._set_member(-1, action))
         return member
 
     def modify_member(self, member: int, action: ActionCall) -> None:
@@ -109,16 +114,28 @@ class Profile:
         """Remove a member that no entry and no group uses."""
         self._need_member(member)
         self._need_unused(MEMBER, member, "member")
-        self._engine.ss_profile_delete_member(self._switch, self._index, member)
+        for handle in (member, *self._copies[member]):
+            self._engine.ss_profile_delete_member(self._switch, self._index, handle)
         del self._members[member], self._copies[member]
 
     def create_group(self, max_size: int) -> int:
         """A new, empty group; its handle. `max_size` is the caller's affair."""
         del max_size
-        return self._write_group(-1, {})
+        return self._write_group(-1, {}, (), at_random=False)
 
-    def set_group(self, group: int, members: Sequence[tuple[int, int]]) -> None:
-        """Replace a group's (member, weight). A weight is how often the member is in the group."""
+    def set_group(
+        self,
+        group: int,
+        members: Sequence[tuple[int, int]],
+        *,
+        down: Collection[int] = (),
+        at_random: bool = False,
+    ) -> None:
+        """Replace a group's (member, weight). A weight is how often the member is in the group.
+
+        Members that are `down` are in the group and not picked. `at_random`: for each packet one
+        is picked by chance and not by the hash of its selector fields.
+        """
         self._need_group(group)
         for member, weight in members:
             self._need_member(member)
@@ -127,18 +144,21 @@ class Profile:
         weights = dict(members)
         if len(weights) != len(members):
             raise InvalidArgument(f"{self.name}: a member is in group {group} twice")
-        self._write_group(group, weights)
+        self._write_group(group, weights, down, at_random=at_random)
 
-    def _write_group(self, group: int, weights: Mapping[int, int]) -> int:
+    def _write_group(
+        self, group: int, weights: Mapping[int, int], down: Collection[int], *, at_random: bool
+    ) -> int:
         handles = []
         for member, weight in weights.items():
             copies = self._copies[member]
             while len(copies) < weight - 1:
                 copies.append(self._set_member(-1, self._members[member]))
-            handles += [member, *copies[: weight - 1]]
+            if member not in down:
+                handles += [member, *copies[: weight - 1]]
         array = (ctypes.c_uint32 * len(handles))(*sorted(handles))
         result = self._engine.ss_profile_set_group(
-            self._switch, self._index, group, array, len(handles)
+            self._switch, self._index, group, array, len(handles), at_random
         )
         group = check(result, self.name)
         before = self._groups.get(group, {})

@@ -82,7 +82,7 @@ def apply_function(
         chosen = f"a->kind == SS_GROUP ? (uint32_t){selector}(s, p, v) : 0" if selector else "0"
         lines.append(
             "    if (a && a->kind != SS_DIRECT) "
-            f"a = ss_member(&s->profiles[{layout.profile}], a, {chosen});"
+            f"a = ss_member(s, {layout.profile}, a, {chosen});"
         )
     lines.append(f"    if (!a) return {NO_ACTION}u + (e != NULL);")
     lines.append("    switch (a->id) {")

@@ -170,15 +170,31 @@ SS_INLINE void ss_count_miss(struct ss_table *t, const struct ss_packet *p) {
     __atomic_store_n(&t->miss_bytes, t->miss_bytes + p->counted_length, __ATOMIC_RELAXED);
 }
 
+/* xoshiro256**: Blackman and Vigna, "Scrambled linear pseudorandom number generators". */
+SS_INLINE uint64_t ss_random(uint64_t s[4]) {
+    uint64_t x = s[1] * 5;
+    uint64_t result = (x << 7 | x >> 57) * 9;
+    uint64_t t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = s[3] << 45 | s[3] >> 19;
+    return result;
+}
+
 /* The action of a member, or of the group's member that `hash` picks; NULL: an empty group. */
-SS_INLINE const struct ss_action *ss_member(const struct ss_profile *p, const struct ss_action *ref,
-                                            uint32_t hash) {
+SS_INLINE const struct ss_action *ss_member(struct ss_state *s, uint32_t profile,
+                                            const struct ss_action *ref, uint32_t hash) {
+    const struct ss_profile *p = &s->profiles[profile];
     uint32_t handle = ref->id;
     if (ref->kind == SS_GROUP) {
         const struct ss_groups *groups = SS_LOAD(&p->groups);
         const struct ss_group *g = SS_LOAD(&groups->groups[handle]);
         /* Entry and group may be deleted while this thread still holds the entry. */
         if (g == NULL || g->count == 0) return NULL;
+        if (SS_UNLIKELY(g->at_random)) hash = (uint32_t)(ss_random(s->random) >> 32);
         handle = g->members[hash % g->count];
     }
     /* After the group: a member is published before any group that holds it. */

@@ -76,10 +76,11 @@ SS_API void ss_profile_delete_member(struct ss_switch *sw, uint32_t profile, uin
 
 /* A new group, or with `group` >= 0 other members for that one; the handle. */
 SS_API int ss_profile_set_group(struct ss_switch *sw, uint32_t profile, int group,
-                                const uint32_t *members, uint32_t count) {
+                                const uint32_t *members, uint32_t count, bool at_random) {
     struct ss_group *g = malloc(sizeof *g + count * sizeof g->members[0]);
     if (g == NULL) return SS_E_MEMORY;
     g->count = count;
+    g->at_random = at_random;
     if (count) memcpy(g->members, members, count * sizeof g->members[0]);
     pthread_mutex_lock(&sw->lock);
     struct ss_profile *p = &sw->state->profiles[profile];

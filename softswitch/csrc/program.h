@@ -77,20 +77,6 @@ SS_INLINE void ss_count(struct ss_counter *c, uint32_t size, uint64_t index, con
     __atomic_store_n(&c[index].bytes, c[index].bytes + p->counted_length, __ATOMIC_RELAXED);
 }
 
-/* xoshiro256**: Blackman and Vigna, "Scrambled linear pseudorandom number generators". */
-SS_INLINE uint64_t ss_random(uint64_t s[4]) {
-    uint64_t x = s[1] * 5;
-    uint64_t result = (x << 7 | x >> 57) * 9;
-    uint64_t t = s[1] << 17;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = s[3] << 45 | s[3] >> 19;
-    return result;
-}
-
 /* Uniform over low..high, both included; low <= high. Rejects the part that would bias. */
 SS_INLINE uint64_t ss_random_between(uint64_t s[4], uint64_t low, uint64_t high) {
     uint64_t span = high - low + 1;

@@ -167,6 +167,7 @@ struct ss_table {
 
 struct ss_group {
     uint32_t count;
+    bool at_random;     /* and not by the hash of the packet */
     uint32_t members[]; /* handles in ascending order, which is BMv2's order */
 };
 
