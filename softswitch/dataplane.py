@@ -342,7 +342,7 @@ class Dataplane:
 
     def set_multicast_group(self, group_id: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Make or replace a multicast group of (port, replication id)."""
-        self._replicate(False, group_id, replicas, 0)
+        self._replicate(False, group_id, replicas, 0, 0)
 
     def delete_multicast_group(self, group_id: int) -> None:
         """NotFound when there is none."""
@@ -350,10 +350,22 @@ class Dataplane:
         check(result, f"multicast group {group_id}")
 
     def set_clone_session(
-        self, session_id: int, replicas: Sequence[tuple[int, int]], truncate_len: int
+        self,
+        session_id: int,
+        replicas: Sequence[tuple[int, int]],
+        truncate_len: int,
+        priority: int = 0,
     ) -> None:
-        """Make or replace a clone session; `truncate_len` 0: whole packets."""
-        self._replicate(True, session_id, replicas, truncate_len)
+        """Make or replace a clone session; `truncate_len` 0: whole packets.
+
+        `priority` is the egress queue that copies wait in when the program does not choose one.
+        """
+        if priority >= self._options.priority_queues:
+            raise InvalidArgument(
+                f"clone session {session_id}: priority {priority}; there are "
+                f"{self._options.priority_queues} queues a port (--priority-queues)"
+            )
+        self._replicate(True, session_id, replicas, truncate_len, priority)
 
     def delete_clone_session(self, session_id: int) -> None:
         """NotFound when there is none."""
@@ -361,14 +373,19 @@ class Dataplane:
         check(result, f"clone session {session_id}")
 
     def _replicate(
-        self, clones: bool, number: int, replicas: Sequence[tuple[int, int]], truncate_len: int
+        self,
+        clones: bool,
+        number: int,
+        replicas: Sequence[tuple[int, int]],
+        truncate_len: int,
+        priority: int,
     ) -> None:
         flat = [value for pair in replicas for value in pair]
         if any(not 0 <= value <= 0xFFFF for value in flat):
             raise InvalidArgument(f"replicas {replicas}: ports and ids are 0 to 65535")
         array = (ctypes.c_uint32 * len(flat))(*flat)
         result = self._engine.ss_set_replicas(
-            self._switch, clones, number, array, len(replicas), truncate_len or NONE
+            self._switch, clones, number, array, len(replicas), truncate_len or NONE, priority
         )
         check(result, f"{'clone session' if clones else 'multicast group'} {number}")
 

@@ -131,7 +131,7 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_crc_set": (c_int, [_SWITCH, c_uint32, POINTER(CrcParameters)]),
     "ss_set_replicas": (
         c_int,
-        [_SWITCH, ctypes.c_bool, c_uint32, POINTER(c_uint32), c_uint32, c_uint32],
+        [_SWITCH, ctypes.c_bool, c_uint32, POINTER(c_uint32), c_uint32, c_uint32, c_uint32],
     ),
     "ss_delete_replicas": (c_int, [_SWITCH, ctypes.c_bool, c_uint32]),
     "ss_batch_decode": (

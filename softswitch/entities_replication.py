@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packet replication engine: multicast groups and clone sessions (P4Runtime 1.4, 9.5)."""
+"""The packet replication engine: multicast groups and clone sessions (P4Runtime 1.4, 9.5).
+
+A replica with backups goes to the first of its ports that is up; when none is, to its own port, so
+that the egress pipeline sees it before it is lost there.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from typing import Any
 from finsy.proto import p4r
 
 from softswitch.boundary import PipelineLike
+from softswitch.errors import NotFound
 from softswitch.p4info import PORT_BITS, decode_unsigned, encode_unsigned
 from softswitch.status import (
     ALREADY_EXISTS,
     NOT_FOUND,
     OUT_OF_RANGE,
-    UNIMPLEMENTED,
     Failure,
     Undo,
     invalid,
@@ -26,6 +30,9 @@ from softswitch.wire import ENTITY_REPLICATION, message_field
 MAX_GROUP_ID = 0xFFFF
 MAX_SESSION_ID = 0x7FFF
 _MAX_INSTANCE = 0xFFFF
+
+Choices = tuple[tuple[int, int], ...]
+"""A replica's (port, replication id), then those of its backups in the order of preference."""
 
 _MULTICAST = 1  # field numbers in PacketReplicationEngineEntry
 _CLONE = 2
@@ -41,7 +48,15 @@ class _Kind:
     number: int
     set: Callable[[Any, list[tuple[int, int]]], None]
     delete: Callable[[int], None]
-    entries: dict[int, Any] = field(default_factory=dict)
+    entries: dict[int, _Stored] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A group or session: the message as it is read, and its replicas."""
+
+    message: Any
+    replicas: tuple[Choices, ...]
 
 
 class ReplicationStore:
@@ -61,9 +76,12 @@ class ReplicationStore:
             id_field="session_id",
             limit=MAX_SESSION_ID,
             number=_CLONE,
-            set=lambda m, r: pipeline.set_clone_session(m.session_id, r, m.packet_length_bytes),
+            set=lambda m, r: pipeline.set_clone_session(
+                m.session_id, r, m.packet_length_bytes, m.class_of_service
+            ),
             delete=pipeline.delete_clone_session,
         )
+        self._port_is_up = pipeline.port_is_up
 
     def _kind(self, message: Any) -> tuple[_Kind, Any]:
         which = message.WhichOneof("type")
@@ -92,17 +110,36 @@ class ReplicationStore:
         else:
             copy = type(entry)()
             copy.CopyFrom(entry)
-            self._put(kind, number, copy)
+            replicas = _replicas(copy, f"{kind.name} {number}")
+            self._put(kind, number, _Stored(copy, replicas))
         if undo is not None:
             undo.append(lambda: self._put(kind, number, before))
 
-    def _put(self, kind: _Kind, number: int, entry: Any | None) -> None:
+    def _put(self, kind: _Kind, number: int, entry: _Stored | None) -> None:
         if entry is None:
             kind.delete(number)
             del kind.entries[number]
             return
-        kind.set(entry, _replicas(entry, f"{kind.name} {number}"))
+        kind.set(entry.message, [self._choose(choices) for choices in entry.replicas])
         kind.entries[number] = entry
+
+    def _choose(self, choices: Choices) -> tuple[int, int]:
+        if len(choices) == 1:
+            return choices[0]
+        return next((choice for choice in choices if self._is_up(choice[0])), choices[0])
+
+    def _is_up(self, port: int) -> bool:
+        try:
+            return self._port_is_up(port)
+        except NotFound:
+            return False
+
+    def port_changed(self, port: int) -> None:
+        """A port went up or down: replicas with backups follow."""
+        for kind in (self._groups, self._sessions):
+            for number, entry in kind.entries.items():
+                if any(len(c) > 1 and port in dict(c) for c in entry.replicas):
+                    self._put(kind, number, entry)
 
     def read(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages of one group or session, or of all of its kind (id 0).
@@ -115,15 +152,15 @@ class ReplicationStore:
             raise Failure(NOT_FOUND, f"there is no {kind.name} {number}")
         for key, stored in kind.entries.items():
             if number in (0, key):
-                content = message_field(kind.number, stored.SerializeToString())
+                content = message_field(kind.number, stored.message.SerializeToString())
                 yield message_field(ENTITY_REPLICATION, content)
 
     def export(self) -> Iterator[Any]:
         """PacketReplicationEngineEntry messages of everything here."""
         for entry in self._groups.entries.values():
-            yield p4r.PacketReplicationEngineEntry(multicast_group_entry=entry)
+            yield p4r.PacketReplicationEngineEntry(multicast_group_entry=entry.message)
         for entry in self._sessions.entries.values():
-            yield p4r.PacketReplicationEngineEntry(clone_session_entry=entry)
+            yield p4r.PacketReplicationEngineEntry(clone_session_entry=entry.message)
 
     def clear(self) -> None:
         """Remove everything from the data plane."""
@@ -132,30 +169,40 @@ class ReplicationStore:
                 self._put(kind, number, None)
 
 
-def _replicas(entry: Any, where: str) -> list[tuple[int, int]]:
-    """(port, replication id) of every replica; makes the ports in `entry` canonical."""
-    if isinstance(entry, p4r.CloneSessionEntry):
-        if entry.class_of_service:
-            raise Failure(UNIMPLEMENTED, f"{where}: class_of_service is not supported; leave it 0")
-        if entry.packet_length_bytes < 0:
-            raise invalid(f"{where}: packet_length_bytes {entry.packet_length_bytes} is negative")
-    replicas: list[tuple[int, int]] = []
+def _replicas(entry: Any, where: str) -> tuple[Choices, ...]:
+    """The replicas of an entry; makes the ports in it canonical."""
+    if isinstance(entry, p4r.CloneSessionEntry) and entry.packet_length_bytes < 0:
+        raise invalid(f"{where}: packet_length_bytes {entry.packet_length_bytes} is negative")
+    replicas = []
     for replica in entry.replicas:
-        if replica.backup_replicas:
-            raise Failure(UNIMPLEMENTED, f"{where}: backup replicas are not supported")
         which = replica.WhichOneof("port_kind")
         if which == "port":
-            port = decode_unsigned(replica.port, PORT_BITS, f"{where}: port")
-            replica.port = encode_unsigned(port)
+            port = _canonical_port(replica, where)
         elif which == "egress_port":
             port = replica.egress_port
             if port >> PORT_BITS:
                 raise invalid(f"{where}: port {port} does not fit in {PORT_BITS} bits")
         else:
             raise invalid(f"{where}: a replica without a port")
-        if replica.instance > _MAX_INSTANCE:
-            raise invalid(f"{where}: instance {replica.instance} is above {_MAX_INSTANCE}")
-        replicas.append((port, replica.instance))
-    if len(set(replicas)) != len(replicas):
+        choices = [(port, _instance(replica, where))]
+        for backup in replica.backup_replicas:
+            choices.append((_canonical_port(backup, where), _instance(backup, where)))
+            if choices[-1][0] == port:
+                raise invalid(f"{where}: port {port} is its own backup")
+        replicas.append(tuple(choices))
+    pairs = [pair for choices in replicas for pair in choices]
+    if len(set(pairs)) != len(pairs):
         raise invalid(f"{where}: a pair of port and instance is given twice")
-    return replicas
+    return tuple(replicas)
+
+
+def _canonical_port(replica: Any, where: str) -> int:
+    port = decode_unsigned(replica.port, PORT_BITS, f"{where}: port")
+    replica.port = encode_unsigned(port)
+    return port
+
+
+def _instance(replica: Any, where: str) -> int:
+    if replica.instance > _MAX_INSTANCE:
+        raise invalid(f"{where}: instance {replica.instance} is above {_MAX_INSTANCE}")
+    return int(replica.instance)

@@ -193,7 +193,11 @@ class ShadowPipeline:
         """A group takes no room."""
 
     def set_clone_session(
-        self, session_id: int, replicas: Sequence[tuple[int, int]], truncate_len: int
+        self,
+        session_id: int,
+        replicas: Sequence[tuple[int, int]],
+        truncate_len: int,
+        priority: int = 0,
     ) -> None:
         """Every session fits."""
 

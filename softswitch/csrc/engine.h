@@ -137,6 +137,7 @@ struct ss_replicas {
     struct ss_replicas *next;
     uint32_t id;
     uint32_t truncate; /* clone sessions: most bytes of a copy, SS_NOT_TRUNCATED */
+    uint32_t priority; /* clone sessions: of the copies */
     uint32_t count;
     struct ss_replica list[];
 };

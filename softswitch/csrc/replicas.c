@@ -32,11 +32,12 @@ void ss_replicas_clear(struct ss_replica_table *t) {
 
 /* Makes or replaces a clone session (`clones`) or multicast group; `pairs` are port, rid, port... */
 SS_API int ss_set_replicas(struct ss_switch *sw, bool clones, uint32_t id, const uint32_t *pairs,
-                           uint32_t count, uint32_t truncate) {
+                           uint32_t count, uint32_t truncate, uint32_t priority) {
     struct ss_replicas *r = malloc(sizeof *r + count * sizeof r->list[0]);
     if (r == NULL) return SS_E_MEMORY;
     r->id = id;
     r->truncate = truncate;
+    r->priority = priority;
     r->count = count;
     for (uint32_t i = 0; i < count; i++) {
         r->list[i].port = pairs[2 * i];

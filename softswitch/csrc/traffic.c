@@ -66,6 +66,7 @@ static void clone_at_ingress(struct ss_switch *sw, const struct ss_packet *p, ui
     if (copy == NULL) return;
     sw->program->clone_ingress(sw->state, p, copy, p->clone_list);
     sw->program->set_instance_type(copy, SS_INGRESS_CLONE);
+    copy->priority = session->priority;
     replicate(sw, copy, session, session->truncate);
     ss_packet_free(sw, copy);
 }
@@ -76,7 +77,7 @@ static void clone_at_egress(struct ss_switch *sw, const struct ss_packet *p) {
     if (session == NULL) return;
     struct ss_packet *copy = duplicate(sw, p);
     if (copy == NULL) return;
-    copy->priority = 0; /* metadata starts afresh */
+    copy->priority = session->priority; /* metadata starts afresh */
     sw->program->preserve(sw->state, p, copy, p->clone_list);
     sw->program->set_instance_type(copy, SS_EGRESS_CLONE);
     replicate(sw, copy, session, session->truncate);
