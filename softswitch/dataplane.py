@@ -266,7 +266,12 @@ class Dataplane:
         check(self._engine.ss_remove_port(self._switch, number), f"port {number}")
 
     def port_is_up(self, number: int) -> bool:
-        """Whether the port's interface is there, up and connected; NotFound: no such port."""
+        """Whether the port's interface is there, up and connected; NotFound: no such port.
+
+        The CPU port, which has no interface, always is.
+        """
+        if number and number == self._options.cpu_port:
+            return True
         return bool(check(self._engine.ss_port_is_up(self._switch, number), f"port {number}"))
 
     def port_stats(self, number: int) -> PortStats:

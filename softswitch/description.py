@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from softswitch import bmjson
 from softswitch.errors import BadProgram
-from softswitch.p4info import MatchKind, MeterSpec, P4InfoView, TableInfo
+from softswitch.p4info import MatchKind, MeterSpec, P4InfoView, TableInfo, ValueSetInfo
 from softswitch.status import Failure, invalid
 from softswitch.values import ActionCall, FieldMatch
 
@@ -55,6 +55,7 @@ class Description:
     """A program as the server sees it.
 
     Registers as (cells, bits of a cell), meters as (cells, whether they count bytes).
+    Value sets as (most members, 0: any number; bits of all fields together).
     """
 
     tables: dict[str, TableDescription]
@@ -63,6 +64,7 @@ class Description:
     registers: dict[str, tuple[int, int]]
     meters: dict[str, tuple[int, bool]]
     digests: dict[str, int]
+    value_sets: dict[str, tuple[int, int]]
 
 
 def describe(program: bmjson.Program) -> Description:
@@ -75,6 +77,7 @@ def describe(program: bmjson.Program) -> Description:
         registers={r.name: (r.size, r.width) for r in program.registers.values()},
         meters={m.name: (m.size, m.bytes) for m in program.meters.values() if m.target is None},
         digests={d.name: len(d.fields) for d in program.learn_lists.values()},
+        value_sets={v.name: (v.size, v.width) for v in program.value_sets.values()},
     )
 
 
@@ -175,12 +178,27 @@ def check_same_program(view: P4InfoView, description: Description) -> None:
                 )
     for meter in view.meters.values():
         _check_unit(f"meter {meter.name!r}", meter, description.meters[meter.name][1])
+    for value_set in view.value_sets.values():
+        _check_value_set(value_set, description)
     for digest in view.digests.values():
         if digest.type.length != description.digests[digest.name]:
             raise _mismatch(
                 f"digest {digest.name!r} has {digest.type.length} fields, in the program "
                 f"{description.digests[digest.name]}"
             )
+
+
+def _check_value_set(info: ValueSetInfo, description: Description) -> None:
+    where = f"value set {info.name!r}"
+    if info.name not in description.value_sets:
+        raise _mismatch(f"{where} is not in the program")
+    described = description.value_sets[info.name]
+    width = sum(f.width for f in info.fields)
+    if (info.size, width) != described and not any(f.translated for f in info.fields):
+        raise _mismatch(
+            f"{where} has size {info.size} and {width} bits, in the program {described[0]} "
+            f"and {described[1]}"
+        )
 
 
 def _check_table(table: TableInfo, described: TableDescription, view: P4InfoView) -> None:

@@ -20,6 +20,7 @@ from softswitch.entities_meter import MeterStore
 from softswitch.entities_profile import ProfileStore
 from softswitch.entities_replication import ReplicationStore
 from softswitch.entities_table import TableStore
+from softswitch.entities_value_set import ValueSetStore
 from softswitch.errors import DataplaneError
 from softswitch.p4info import ActionInfo, P4InfoView, ProfileInfo
 from softswitch.status import ABORTED, NOT_FOUND, UNIMPLEMENTED, Failure, Undo, failure_of, invalid
@@ -33,7 +34,6 @@ _DELETE: int = p4r.Update.DELETE
 
 _UNSUPPORTED = {
     "extern_entry": "externs (v1model has none that P4Runtime reaches)",
-    "value_set_entry": "parser value sets",
 }
 
 
@@ -79,6 +79,10 @@ class EntityStore:
         }
         self._meters = {
             i: MeterStore(info, pipeline.meters[info.name]) for i, info in view.meters.items()
+        }
+        self._value_sets = {
+            i: ValueSetStore(info, pipeline.value_sets[info.name])
+            for i, info in view.value_sets.items()
         }
         self._replication = ReplicationStore(pipeline)
         plans = [plan for table in self._tables.values() if (plan := table.plan()) is not None]
@@ -181,6 +185,10 @@ class EntityStore:
             _only_modify(kind, "a register")
             message = entity.register_entry
             _known(self._registers, message.register_id, "register").modify(message, undo)
+        elif which == "value_set_entry":
+            _only_modify(kind, "a value set")
+            message = entity.value_set_entry
+            _known(self._value_sets, message.value_set_id, "value set").modify(message, undo)
         elif which == "packet_replication_engine_entry":
             _operation(kind, None, None, None)
             self._replication.write(kind, entity.packet_replication_engine_entry, undo)
@@ -255,6 +263,10 @@ class EntityStore:
             message = entity.register_entry
             for register in _some(self._registers, message.register_id, "register"):
                 yield from register.read(message)
+        elif which == "value_set_entry":
+            number = entity.value_set_entry.value_set_id
+            for value_set in _some(self._value_sets, number, "value set"):
+                yield value_set.read()
         elif which == "packet_replication_engine_entry":
             yield from self._replication.read(entity.packet_replication_engine_entry)
         elif which == "digest_entry":
@@ -286,9 +298,7 @@ class EntityStore:
 
     def _reads_nothing(self, which: str | None, entity: Any) -> bool:
         """True for a read of all objects of a kind of which this program has none."""
-        return (which == "extern_entry" and not entity.extern_entry.extern_type_id) or (
-            which == "value_set_entry" and not entity.value_set_entry.value_set_id
-        )
+        return which == "extern_entry" and not entity.extern_entry.extern_type_id
 
     def export(self) -> list[Any]:
         """INSERT and MODIFY updates that rebuild this state in an empty store of a program."""
@@ -317,6 +327,9 @@ class EntityStore:
         for register in self._registers.values():
             for message in register.export():
                 add("register_entry", message, _MODIFY)
+        for value_set in self._value_sets.values():
+            for message in value_set.export():
+                add("value_set_entry", message, _MODIFY)
         return updates
 
 

@@ -22,7 +22,6 @@ from softswitch.p4info import (
     MatchField,
     MatchKind,
     Scope,
-    TableInfo,
     Value,
     decode_unsigned,
     encode_unsigned,
@@ -47,16 +46,24 @@ _KIND_FIELDS = {
 
 
 class KeyParser:
-    """Parses match and priority of one table's entries. `keys` are the program's."""
+    """Parses match and priority of entries: of a table, or without priority of a value set."""
 
-    def __init__(self, table: TableInfo, keys: tuple[KeyDescription, ...]) -> None:
-        self._name = table.name
+    def __init__(
+        self,
+        owner: str,
+        fields: tuple[MatchField, ...],
+        keys: tuple[KeyDescription, ...],
+        *,
+        needs_priority: bool,
+    ) -> None:
+        """`owner` is named in messages; `fields` are P4Info's, `keys` those of the program."""
+        self._owner = owner
         self._fields = {
-            f.id: (f, min(f.width, key.width)) for f, key in zip(table.fields, keys, strict=True)
+            f.id: (f, min(f.width, key.width)) for f, key in zip(fields, keys, strict=True)
         }
         placed, words = place_keys([(key.name, key.kind, key.width) for key in keys])
         self._packer = KeyPacker(look_up_kind(key.kind for key in keys), placed, words)
-        self._needs_priority = table.needs_priority
+        self._needs_priority = needs_priority
         self._omitted = [
             None if f.kind is MatchKind.EXACT else _dont_care(f.kind, width)
             for f, width in self._fields.values()
@@ -69,7 +76,7 @@ class KeyParser:
         """
         if (priority != 0) != self._needs_priority or priority < 0:
             raise invalid(
-                f"table {self._name!r}: priority {priority}; entries of this table "
+                f"{self._owner}: priority {priority}; entries of this table "
                 + ("need one above 0" if self._needs_priority else "have none (0)")
             )
         seen: set[int] = set()
@@ -79,13 +86,13 @@ class KeyParser:
             entry = self._fields.get(item.field_id)
             if entry is None:
                 raise invalid(
-                    f"table {self._name!r} has no match field {item.field_id}; it has "
+                    f"{self._owner} has no match field {item.field_id}; it has "
                     f"{sorted(self._fields)}"
                 )
             field, width = entry
             index = field.index
             if index in seen:
-                raise invalid(f"table {self._name!r}: match field {field.name!r} given twice")
+                raise invalid(f"{self._owner}: match field {field.name!r} given twice")
             seen.add(index)
             if field.kind is MatchKind.EXACT and item.HasField("exact"):
                 value = item.exact.value
@@ -100,7 +107,7 @@ class KeyParser:
                 canonical = canonical and plain
         if None in result:
             missing = [f.name for f, _ in self._fields.values() if result[f.index] is None]
-            raise invalid(f"table {self._name!r}: exact match field {missing[0]!r} is missing")
+            raise invalid(f"{self._owner}: exact match field {missing[0]!r} is missing")
         complete: list[FieldMatch] = result  # type: ignore[assignment]  # no None left in it
         packed, prefix_len = self._packer.pack(complete)
         return packed + _KEY_END.pack(prefix_len, priority), complete, canonical
@@ -149,7 +156,7 @@ class KeyParser:
         return match, is_canonical(item.optional.value)
 
     def _where(self, field: MatchField) -> str:
-        return f"table {self._name!r}, match field {field.name!r}"
+        return f"{self._owner}, match field {field.name!r}"
 
 
 def _dont_care(kind: MatchKind, width: int) -> FieldMatch:

@@ -36,7 +36,6 @@ from softswitch.status import (
 from softswitch.values import ActionCall, GroupRef, MemberRef
 from softswitch.wire import ENTITY_GROUP, ENTITY_MEMBER, message_field
 
-
 _DEFAULT_MODE: int = p4r.ActionProfileActionSet.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR
 _HASH: int = p4r.ActionProfileActionSet.HASH
 _RANDOM: int = p4r.ActionProfileActionSet.RANDOM
@@ -72,9 +71,7 @@ class Group:
 
     __slots__ = ("entries", "handle", "max_size", "members", "wire")
 
-    def __init__(
-        self, handle: int, members: list[Share], max_size: int, wire: bytes
-    ) -> None:
+    def __init__(self, handle: int, members: list[Share], max_size: int, wire: bytes) -> None:
         self.handle = handle
         self.members = members
         self.max_size = max_size

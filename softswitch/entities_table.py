@@ -84,7 +84,9 @@ class TableStore:
         self._described = described
         self._table = table
         self._profile = profile
-        self._keys = KeyParser(info, described.keys)
+        self._keys = KeyParser(
+            self._where, info.fields, described.keys, needs_priority=info.needs_priority
+        )
         self._actions = ActionParser(f"table {info.name!r}", info.actions, described.actions)
         self._entries: dict[Key, Entry] = {}
         self._default: tuple[ActionCall, bytes] | None = None

@@ -10,6 +10,7 @@ not do. Section numbers are those of the P4Runtime specification 1.4.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,6 +148,17 @@ class MeterInfo(MeterSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class ValueSetInfo:
+    """A parser value set: at most `size` members (0: any number) of these fields."""
+
+    id: int
+    name: str
+    alias: str
+    size: int
+    fields: tuple[MatchField, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DigestInfo:
     """A digest and the type of one message."""
 
@@ -167,6 +179,7 @@ class P4InfoView:
     registers: dict[int, ArrayInfo] = field(default_factory=dict)
     meters: dict[int, MeterInfo] = field(default_factory=dict)
     digests: dict[int, DigestInfo] = field(default_factory=dict)
+    value_sets: dict[int, ValueSetInfo] = field(default_factory=dict)
     packet_in: tuple[Value, ...] | None = None
     packet_out: tuple[Value, ...] | None = None
 
@@ -247,6 +260,10 @@ def view(info: MessageView) -> P4InfoView:
         pre = preamble(digest, "digest")
         spec = type_spec(digest.type_spec, info.type_info, f"digest {pre[1]!r}")
         result.digests[pre[0]] = DigestInfo(*pre, spec)
+    for value_set in info.value_sets:
+        pre = preamble(value_set, "value set")
+        fields = _match_fields(value_set.match, f"value set {pre[1]!r}", info)
+        result.value_sets[pre[0]] = ValueSetInfo(*pre, value_set.size, fields)
     for header in info.controller_packet_metadata:
         pre = preamble(header, "controller header")
         values = tuple(_value(m, f"field of {pre[1]!r}", info) for m in header.metadata)
@@ -305,6 +322,28 @@ def _profile(profile: MessageView, pre: tuple[int, str, str]) -> ProfileInfo:
     )
 
 
+def _match_fields(
+    messages: Iterable[MessageView], what: str, info: MessageView
+) -> tuple[MatchField, ...]:
+    fields = []
+    for index, match in enumerate(messages):
+        value = _value(match, f"key of {what}", info)
+        try:
+            kind = MatchKind(match.match_type)
+        except ValueError:
+            other = match.other_match_type or match.match_type
+            allowed = ", ".join(k.name for k in MatchKind)
+            raise Failure(
+                UNIMPLEMENTED,
+                f"P4Info: {what}, key {match.name!r}: match type {other!r}; supported: {allowed}",
+            ) from None
+        fields.append(
+            MatchField(value.id, value.name, value.width, value.translated, kind=kind, index=index)
+        )
+    _unique(tuple(fields), what)
+    return tuple(fields)
+
+
 def _table(
     table: MessageView,
     pre: tuple[int, str, str],
@@ -313,23 +352,7 @@ def _table(
     info: MessageView,
 ) -> TableInfo:
     name = pre[1]
-    fields = []
-    for index, match in enumerate(table.match_fields):
-        value = _value(match, f"key of table {name!r}", info)
-        try:
-            kind = MatchKind(match.match_type)
-        except ValueError:
-            other = match.other_match_type or match.match_type
-            allowed = ", ".join(k.name for k in MatchKind)
-            raise Failure(
-                UNIMPLEMENTED,
-                f"P4Info: table {name!r}, key {match.name!r}: match type {other!r}; "
-                f"supported: {allowed}",
-            ) from None
-        fields.append(
-            MatchField(value.id, value.name, value.width, value.translated, kind=kind, index=index)
-        )
-    _unique(tuple(fields), f"table {name!r}")
+    fields = _match_fields(table.match_fields, f"table {name!r}", info)
     actions: dict[int, tuple[ActionInfo, int]] = {}
     for ref in table.action_refs:
         if ref.id not in so_far.actions:
@@ -352,7 +375,7 @@ def _table(
     return TableInfo(
         *pre,
         size=table.size,
-        fields=tuple(fields),
+        fields=fields,
         actions=actions,
         const_default=table.const_default_action_id != 0,
         profile_id=table.implementation_id,

@@ -116,6 +116,8 @@ class PipelineManager:
         self._saved: Config | None = None
         self._store: EntityStore | None = None
         self.lock = asyncio.Lock()
+        self._changed_ports: set[int] = set()
+        self._following: asyncio.Task[None] | None = None
 
     @property
     def store(self) -> EntityStore:
@@ -126,6 +128,21 @@ class PipelineManager:
                 FAILED_PRECONDITION, "no forwarding pipeline config is set on this device"
             )
         return self._store
+
+    def port_changed(self, port: int, up: bool) -> None:
+        """A port went up or down: entities that watch it follow, when nothing else is written."""
+        log.info("port %d is %s", port, "up" if up else "down")
+        self._changed_ports.add(port)
+        if self._following is None:
+            self._following = asyncio.ensure_future(self._follow_ports())
+
+    async def _follow_ports(self) -> None:
+        async with self.lock:
+            ports, self._changed_ports = self._changed_ports, set()
+            self._following = None
+            if self._store is not None:
+                for port in ports:
+                    self._store.port_changed(port)
 
     def get(self, response_type: int) -> Any:
         """A GetForwardingPipelineConfigResponse; its config is unset when there is none."""

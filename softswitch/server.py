@@ -282,7 +282,10 @@ class P4RuntimeServer:
     ) -> None:
         try:
             for event in batch:
-                self._hub.handle_event(event)
+                if isinstance(event, PortStatus):
+                    self._pipeline.port_changed(event.port, event.up)
+                else:
+                    self._hub.handle_event(event)
         finally:
             handled.set()
 

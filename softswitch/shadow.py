@@ -173,6 +173,13 @@ class ShadowRegisters:
         self._cells[index] = value
 
 
+class ShadowValueSet:
+    """A parser value set."""
+
+    def replace(self, members: Sequence[tuple[FieldMatch, ...]]) -> None:
+        """The server knows the size, and nothing else depends on the members."""
+
+
 class ShadowPipeline:
     """A program's entities, empty at first. `port_is_up` tells of the ports of the switch."""
 
@@ -185,6 +192,7 @@ class ShadowPipeline:
             name: ShadowRegisters(n) for name, (n, _) in description.registers.items()
         }
         self.meters = {name: ShadowMeters() for name in description.meters}
+        self.value_sets = {name: ShadowValueSet() for name in description.value_sets}
 
     def set_multicast_group(self, group_id: int, replicas: Sequence[tuple[int, int]]) -> None:
         """Every group fits."""

@@ -29,7 +29,7 @@ from softswitch.status import (
     failure_of,
     invalid,
 )
-from softswitch.values import Digest, PacketIn, PortStatus
+from softswitch.values import Digest, PacketIn
 
 log = logging.getLogger("softswitch.stream")
 
@@ -169,11 +169,8 @@ class StreamHub:
 
     # --- from the data plane --------------------------------------------------------------------
 
-    def handle_event(self, event: PacketIn | Digest | PortStatus) -> None:
-        """A packet, digest or change of a port from the data plane."""
-        if isinstance(event, PortStatus):
-            log.info("port %d is %s", event.port, "up" if event.up else "down")
-            return
+    def handle_event(self, event: PacketIn | Digest) -> None:
+        """A packet or digest from the data plane."""
         if isinstance(event, Digest):
             queue = self._digests_by_name.get(event.name)
             if queue is not None:

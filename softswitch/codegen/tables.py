@@ -81,8 +81,7 @@ def apply_function(
     if layout.profile is not None:
         chosen = f"a->kind == SS_GROUP ? (uint32_t){selector}(s, p, v) : 0" if selector else "0"
         lines.append(
-            "    if (a && a->kind != SS_DIRECT) "
-            f"a = ss_member(s, {layout.profile}, a, {chosen});"
+            f"    if (a && a->kind != SS_DIRECT) a = ss_member(s, {layout.profile}, a, {chosen});"
         )
     lines.append(f"    if (!a) return {NO_ACTION}u + (e != NULL);")
     lines.append("    switch (a->id) {")

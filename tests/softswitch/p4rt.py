@@ -24,7 +24,7 @@ from softswitch.bmread import read_program
 from softswitch.boundary import DataplaneLike
 from softswitch.dataplane import Dataplane
 from softswitch.description import describe
-from softswitch.errors import DataplaneError
+from softswitch.errors import DataplaneError, NotFound
 from softswitch.server import P4RuntimeServer
 from softswitch.shadow import ShadowPipeline
 from softswitch.values import DataplaneOptions, Digest, PacketIn, PortStatus
@@ -57,6 +57,8 @@ class FakeDataplane(ShadowPipeline):
         self.counters = {}
         self.registers = {}
         self.meters = {}
+        self.value_sets = {}
+        self.ports: dict[int, bool] = {}
         self.loads = 0
         self.refuse: DataplaneError | None = None
         self.loading: threading.Event | None = None
@@ -69,8 +71,18 @@ class FakeDataplane(ShadowPipeline):
         if self.refuse is not None:
             error, self.refuse = self.refuse, None
             raise error
-        ShadowPipeline.__init__(self, describe(read_program(bmv2_json)))
+        ShadowPipeline.__init__(self, describe(read_program(bmv2_json)), self.is_up)
         self.loads += 1
+
+    def is_up(self, port: int) -> bool:
+        if port not in self.ports:
+            raise NotFound(f"port {port}")
+        return self.ports[port]
+
+    def set_port(self, port: int, up: bool) -> None:
+        """A port that goes up or down, and an event that says so."""
+        self.ports[port] = up
+        self.events.put(PortStatus(port, up))
 
     def packet_out(self, data: bytes) -> None:
         self.sent.put(data)
