@@ -59,6 +59,7 @@ class FakeDataplane(ShadowPipeline):
         self.meters = {}
         self.value_sets = {}
         self.ports: dict[int, bool] = {}
+        self.port_is_up = self.is_up
         self.loads = 0
         self.refuse: DataplaneError | None = None
         self.loading: threading.Event | None = None

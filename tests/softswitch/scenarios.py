@@ -15,7 +15,7 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from tests.softswitch.p4rt import INSERT, MODIFY, RawClient, update
+from tests.softswitch.p4rt import DELETE, INSERT, MODIFY, RawClient, update
 from tests.softswitch.random_entries import edge, random_entries
 
 PROGRAMS = Path(__file__).parent / "programs" / "build"
@@ -326,6 +326,7 @@ def selector_updates(client: RawClient) -> list[Any]:
         2: [(11, 1), (3, 1), (7, 1)],
         3: [(2, 1), (5, 3), (20, 2)],
         4: [(2, 2), (3, 1), (5, 5), (7, 2)],
+        5: [(11, 3), (3, 4), (7, 2)],
     }
     for number, members in groups.items():
         group = p4r.ActionProfileGroup(action_profile_id=profile, group_id=number, max_size=16)
@@ -339,6 +340,31 @@ def selector_updates(client: RawClient) -> list[Any]:
     entry.action.action_profile_member_id = 11
     updates.append(update(INSERT, table_entry=entry))
     return updates
+
+
+def one_shot_updates(client: RawClient) -> list[Any]:
+    """Action sets with weights; some are deleted in between, so that handles are taken again."""
+
+    def entry(number: int, actions: Sequence[tuple[int, int]]) -> Any:
+        made = client.entry("choosing", {"h.probe.x": number})
+        chosen = made.action.action_profile_action_set
+        for port, weight in actions:
+            one = chosen.action_profile_actions.add(weight=weight)
+            one.action.CopyFrom(client.action("to", port, number << 64 | port << 8 | weight))
+        return made
+
+    sets = {
+        0: [(1, 1)],
+        1: [(4, 2), (1, 1), (3, 1)],
+        2: [(3, 3), (2, 1)],
+        3: [(1, 1), (2, 4), (3, 1), (4, 2)],
+        4: [(4, 5), (3, 5)],
+        5: [(2, 1), (2, 2), (1, 1)],
+    }
+    entries = {number: entry(number, actions) for number, actions in sets.items()}
+    updates = [update(INSERT, table_entry=entries[number]) for number in (0, 1, 2, 3)]
+    updates += [update(DELETE, table_entry=entries[number]) for number in (1, 0)]
+    return updates + [update(INSERT, table_entry=entries[number]) for number in (4, 1, 5)]
 
 
 def un_updates(client: RawClient) -> list[Any]:
@@ -411,6 +437,7 @@ FEATURES = (
     Scenario("varbit", nothing, varbit_packet),
     _feature("match", match_updates, 24),
     _feature("selector", selector_updates),
+    Scenario("one_shot", one_shot_updates, probe, program="selector"),
     _feature("state", nothing, 20),
     _feature("meters", meter_updates),
     _feature("hashes"),

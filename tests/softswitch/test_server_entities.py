@@ -145,13 +145,6 @@ def test_group_sizes(client: RawClient) -> None:
     assert only_error(client, update(INSERT, action_profile_group=negative))[0] == INVALID
 
 
-def test_watch_ports_are_refused(client: RawClient) -> None:
-    client.write(update(INSERT, action_profile_member=member(client, 1, "drop")))
-    watched = group(client, 1, (1, 1))
-    watched.members[0].watch_port = b"\x01"
-    assert only_error(client, update(INSERT, action_profile_group=watched))[0] == "UNIMPLEMENTED"
-
-
 def test_profile_without_selector(client: RawClient) -> None:
     one = member(client, 1, "forward", 1, 1, profile="profile")
     client.write(update(INSERT, action_profile_member=one))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 
+from softswitch.dataplane import Dataplane
+from softswitch.values import DataplaneOptions
 from tests.softswitch.p4rt import (
     DELETE,
     INSERT,
@@ -18,6 +20,7 @@ from tests.softswitch.p4rt import (
     entity,
     multicast,
     only_error,
+    primary,
     read_error,
     update,
 )
@@ -78,10 +81,6 @@ def test_replicas(client: RawClient) -> None:
     without_port = multicast(1, (b"\x01", 5))
     without_port.multicast_group_entry.replicas[0].ClearField("port")
     assert code(without_port) == INVALID
-    backup = multicast(1, (b"\x01", 5))
-    backup.multicast_group_entry.replicas[0].backup_replicas.add(port=b"\x02")
-    assert code(backup) == "UNIMPLEMENTED"
-    assert code(clone(1, 1, class_of_service=1)) == "UNIMPLEMENTED"
     assert code(clone(1, 1, packet_length_bytes=-1)) == INVALID
 
     old = multicast(1, metadata=b"note")
@@ -91,3 +90,22 @@ def test_replicas(client: RawClient) -> None:
     (found,) = client.read(entity(packet_replication_engine_entry=multicast(1)))
     old.multicast_group_entry.replicas[1].port = b"\x04"
     assert found.packet_replication_engine_entry == old
+
+
+def test_class_of_service() -> None:
+    """It is the egress queue of a session's copies, so there must be such a queue."""
+    dataplane = Dataplane(DataplaneOptions(priority_queues=2))
+    try:
+        with primary(dataplane) as client:
+            session = update(
+                INSERT, packet_replication_engine_entry=clone(5, 1, class_of_service=1)
+            )
+            client.write(session)
+            other = update(INSERT, packet_replication_engine_entry=clone(6, 1, class_of_service=2))
+            code, message = only_error(client, other)
+            assert code == INVALID
+            assert "priority 2; there are 2 queues a port" in message
+            (found,) = client.read(entity(packet_replication_engine_entry=clone(5)))
+            assert found == session.entity
+    finally:
+        dataplane.close()
