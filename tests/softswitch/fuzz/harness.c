@@ -250,7 +250,7 @@ static void set_group(struct reader *r, uint32_t index, struct profile *p) {
     uint32_t count = (uint32_t)number(r, 1) % (MAX_MEMBERS + 1);
     if (p->members == 0) count = 0;
     for (uint32_t i = 0; i < count; i++) members[i] = (uint32_t)number(r, 4) % p->members;
-    note(&p->groups, ss_profile_set_group(sw, index, handle, members, count));
+    note(&p->groups, ss_profile_set_group(sw, index, handle, members, count, count % 4 == 3));
 }
 
 static void profile_operation(struct reader *r, enum operation op) {
@@ -274,7 +274,7 @@ static void set_replicas(struct reader *r) {
     uint32_t id = (uint32_t)number(r, 2), truncate = (uint32_t)number(r, 4);
     uint32_t count = (uint32_t)number(r, 1) % (MAX_REPLICAS + 1);
     for (uint32_t i = 0; i < 2 * count; i++) pairs[i] = (uint32_t)number(r, 2);
-    ss_set_replicas(sw, clones, id, pairs, count, truncate);
+    ss_set_replicas(sw, clones, id, pairs, count, truncate, count % 2);
 }
 
 static void counter(struct reader *r) {
