@@ -340,6 +340,6 @@ struct ss_program {
     uint32_t (*digest)(struct ss_state *, const struct ss_packet *, uint64_t *out);
 };
 
-#define SS_ABI 6u
+#define SS_ABI 7u
 
 #endif
