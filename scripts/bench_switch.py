@@ -33,7 +33,7 @@ from finsy.proto import p4r, p4r_grpc
 
 from controller import addressing
 from controller.addressing import UsidKind
-from ptf_tests.namespace import VethPairs, require_private_namespace
+from ptf_tests.namespace import NamespaceError, VethPairs, require_private_namespace
 from ptf_tests.switch import TARGETS, SwitchProcess
 from tests.softswitch.p4rt import DELETE, DEVICE_ID, INSERT, MODIFY, RawClient, load_config
 
@@ -390,7 +390,10 @@ def main() -> int:
     ]
     if unknown := set(targets) - set(TARGETS):
         parser.error(f"unknown target {', '.join(unknown)}: allowed are {', '.join(TARGETS)}")
-    require_private_namespace()
+    try:
+        require_private_namespace()
+    except NamespaceError as error:
+        sys.exit(str(error))
     print(
         f"{FRAME_BYTES}-byte packets over veth, {arguments.rounds} rounds of "
         f"{arguments.seconds:g} s; {os.cpu_count()} cores, Linux {platform.release()}"
