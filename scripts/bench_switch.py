@@ -133,11 +133,12 @@ class Switch:
     def pid(self) -> int:
         return self._process.pid
 
-    def memory_mib(self) -> tuple[float, float]:
-        """(proportional, resident) set size."""
-        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text()
-        sizes = {line.split(":")[0]: line.split()[1] for line in rollup.splitlines()[1:]}
-        return int(sizes["Pss"]) / 1024, int(sizes["Rss"]) / 1024
+
+def memory_mib(pid: int) -> tuple[float, float]:
+    """(proportional, resident) set size of a process."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    sizes = {line.split(":")[0]: line.split()[1] for line in rollup.splitlines()[1:]}
+    return int(sizes["Pss"]) / 1024, int(sizes["Rss"]) / 1024
 
 
 # ---- control plane -----------------------------------------------------------------------------
@@ -213,26 +214,64 @@ def writing(switch: Switch, rates: list[float]) -> Iterator[None]:
 # ---- starting ----------------------------------------------------------------------------------
 
 
-def start_time(target: str, lane: Lane, log: Path) -> float:
-    """Seconds from starting the process to its first answer, with un.p4, compiled before."""
+def wait_for_answer(process: SwitchProcess) -> None:
+    """Until the switch answers a P4Runtime call."""
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    while True:
+        with grpc.insecure_channel(process.address, options=options) as channel:
+            try:
+                p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest())
+                return
+            except grpc.RpcError:
+                process.check()
+        time.sleep(0.01)
+
+
+def ready_to_start(target: str, number: int, lane: Lane, log: Path) -> SwitchProcess:
+    """A switch on a lane that starts with un.p4."""
     interfaces = {1: lane.port_in, 2: lane.port_out}
-    process = SwitchProcess(
-        target, 90, interfaces, log, device_id=DEVICE_ID, program=PROGRAMS["un"] / "un.json"
-    )
+    program = PROGRAMS["un"] / "un.json"
+    return SwitchProcess(target, number, interfaces, log, device_id=DEVICE_ID, program=program)
+
+
+def start_time(target: str, lane: Lane, log: Path) -> float:
+    """Seconds from starting the process to its first answer; the program was compiled before."""
+    process = ready_to_start(target, 90, lane, log)
     started = time.perf_counter()
     process.start()
     try:
-        while True:
-            options = (("grpc.use_local_subchannel_pool", 1),)
-            with grpc.insecure_channel(process.address, options=options) as channel:
-                try:
-                    p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest())
-                    return time.perf_counter() - started
-                except grpc.RpcError:
-                    process.check()
-            time.sleep(0.01)
+        wait_for_answer(process)
+        return time.perf_counter() - started
     finally:
         process.stop()
+
+
+def fleet(target: str, count: int, directory: Path) -> str:
+    """Many switches at once, idle: how long until all answer, and what they take."""
+    lanes = [Lane(f"f{index}x") for index in range(count)]
+    with ExitStack() as stack:
+        stack.enter_context(VethPairs([pair for lane in lanes for pair in lane.pairs]))
+        switches = [
+            ready_to_start(target, 100 + index, lane, directory / f"fleet{index}.log")
+            for index, lane in enumerate(lanes)
+        ]
+        started = time.monotonic()
+        for switch in switches:
+            stack.callback(switch.stop)
+            switch.start()
+        for switch in switches:
+            wait_for_answer(switch)
+        took = time.monotonic() - started
+        pids = [switch.pid for switch in switches]
+        time.sleep(1)
+        before, started = sum(map(cpu_s, pids)), time.monotonic()
+        time.sleep(2)
+        used = (sum(map(cpu_s, pids)) - before) / (time.monotonic() - started)
+        pss = sum(memory_mib(pid)[0] for pid in pids)
+    return (
+        f"{count} {target}, 2 ports each: all answer after {took:.1f} s, "
+        f"{pss:,.0f} MiB together (PSS), idle {100 * used:.1f} % of one processor"
+    )
 
 
 # ---- all of it ---------------------------------------------------------------------------------
@@ -259,7 +298,7 @@ def measure_one(wire: Wire, switch: Switch, result: Result, rounds: int, seconds
     before, started = cpu_s(switch.pid), time.monotonic()
     time.sleep(1)
     result.idle = (cpu_s(switch.pid) - before) / (time.monotonic() - started)
-    result.pss_mib, result.rss_mib = switch.memory_mib()
+    result.pss_mib, result.rss_mib = memory_mib(switch.pid)
     if switch.program != "un":
         return
     result.inserts, result.reads = entries_per_second(switch)
@@ -299,6 +338,7 @@ ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("packets/s, median", lambda r: f"{r.rate:,.0f}"),
     ("packets/s, lowest", lambda r: f"{min(p.rate for p in r.passed):,.0f}"),
     ("packets/s, highest", lambda r: f"{max(p.rate for p in r.passed):,.0f}"),
+    ("lost at full load", lambda r: f"{sum(p.lost for p in r.passed):,d}"),
     ("offered packets/s", lambda r: f"{statistics.median(p.offered_rate for p in r.passed):,.0f}"),
     (
         "packets per processor second",
@@ -318,6 +358,10 @@ ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
     (
         "... at full load: packets/s",
         lambda r: f"{statistics.median(p.rate for p in r.writing):,.0f}" if r.writing else "",
+    ),
+    (
+        "... at full load: lost",
+        lambda r: f"{sum(p.lost for p in r.writing):,d}" if r.writing else "",
     ),
     ("start, program cached, s", lambda r: f"{r.start_s:.2f}" if r.start_s else ""),
 )
@@ -381,6 +425,7 @@ def main() -> int:
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="default: both")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each load; default 2")
+    parser.add_argument("--fleet", type=int, metavar="N", help="also start N softswitches at once")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
     arguments = parser.parse_args()
     targets = arguments.targets or [
@@ -407,6 +452,9 @@ def main() -> int:
             for good, text in judge(program, results):
                 print(f"{'PASS' if good else 'FAIL'}  {program}.p4: {text}")
                 met &= good
+    if arguments.fleet:
+        with tempfile.TemporaryDirectory() as name:
+            print(f"\n{fleet('softswitch', arguments.fleet, Path(name))}")
     return 1 if arguments.check and not met else 0
 
 

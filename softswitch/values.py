@@ -187,7 +187,8 @@ class DataplaneOptions:
         priority_queues: queues per port, 1 to 8; the highest number is served first.
         pcap_dir: directory that gets `<interface>_in.pcap` and `<interface>_out.pcap`.
         cache_dir: where compiled programs are kept; None: ${XDG_CACHE_HOME:-~/.cache}/softswitch.
-        ring_bytes: receive ring per port.
+        ring_bytes: receive ring per port; 4,096 packets, so that a thread that does not run for
+            some milliseconds loses none.
         seed: of the program's random numbers; None: from the kernel.
         log_messages: whether the program's log_msg is logged (`softswitch.program`, level INFO).
     """
@@ -201,7 +202,7 @@ class DataplaneOptions:
     priority_queues: int = 1
     pcap_dir: Path | None = None
     cache_dir: Path | None = None
-    ring_bytes: int = 4 << 20
+    ring_bytes: int = 8 << 20
     seed: int | None = None
     log_messages: bool = False
 

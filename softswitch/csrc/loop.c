@@ -9,12 +9,24 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine.h"
 
 #define TIMER_SLACK_NS 1000
+/* sched_setattr(2); the kernel's header for it and the C library's exclude each other. */
+struct scheduling {
+    uint32_t size;
+    uint32_t policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+#define SLICE_NS 100000 /* the shortest that the kernel grants */
 /* How soon a frozen switch whose queues are paced sees that it is not to be frozen any more. */
 #define DRAIN_NAP_NS 1000000
 /* How often a thread that is never idle asks the kernel whether there is something besides packets. */
@@ -87,6 +99,20 @@ static void drain(struct ss_switch *sw) {
     nanosleep(&nap, NULL); /* cut short by nothing: signals are for Python's threads */
 }
 
+/*
+ * Asks for short turns on the processor: a thread with short ones gets them soon after it wakes up, so
+ * that rings do not fill while others compute. Its share of the processor stays that of any thread.
+ * Linux 6.12 and later heed it.
+ */
+static void ask_for_short_turns(void) {
+    struct scheduling attributes;
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+    if (attributes.policy != SCHED_OTHER) return; /* somebody has decided already */
+    attributes.runtime = SLICE_NS;
+    /* An old kernel may refuse; then turns are as long as everybody's. */
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 /* Waits until a port, a writer, the kernel or a queue needs the thread; `poll`: looks only. */
 static void wait_for_events(struct ss_switch *sw, bool poll) {
     struct epoll_event events[SS_BURST];
@@ -120,6 +146,7 @@ void *ss_loop(void *argument) {
     /* Paced packets should leave in time, not up to 50 us later. */
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     prctl(PR_SET_NAME, "softswitch", 0, 0, 0);
+    ask_for_short_turns();
     ss_sleep_end(sw);
     for (uint32_t rounds = 1; !__atomic_load_n(&sw->stop, __ATOMIC_ACQUIRE); rounds++) {
         if (SS_UNLIKELY(SS_LOAD(&sw->draining))) {
