@@ -366,6 +366,7 @@ class Table:
     max_size: int
     with_counters: bool
     meter: str | None
+    with_timeouts: bool
     actions: tuple[int, ...]
     next_tables: Mapping[str, str | None]
     base_default_next: str | None

@@ -403,8 +403,6 @@ def _key(node: Node) -> TableKey:
 
 def _table(node: Node) -> Table:
     name = node.text("name")
-    if node.flag("support_timeout", default=False):
-        raise Unsupported(name, "idle timeouts are not supported")
     default = node.optional("default_entry")
     entries = node.optional("entries")
     return Table(
@@ -416,6 +414,7 @@ def _table(node: Node) -> Table:
         max_size=node.integer("max_size"),
         with_counters=node.flag("with_counters", default=False),
         meter=node.optional_text("direct_meters") or None,
+        with_timeouts=node.flag("support_timeout", default=False),
         actions=tuple(n.integer() for n in node.array("action_ids")),
         next_tables={k: n.optional_text() or None for k, n in node.items("next_tables")},
         base_default_next=node.optional_text("base_default_next") or None,

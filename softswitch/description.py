@@ -49,6 +49,8 @@ class TableDescription:
     meter_bytes: bool | None
     """Whether the table's direct meter counts bytes; None: it has no meter."""
 
+    timeouts: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -110,6 +112,7 @@ def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
             for e in entries
         ),
         meter_bytes=_meter_bytes(table, program),
+        timeouts=table.with_timeouts,
     )
 
 
@@ -225,6 +228,8 @@ def _check_table(table: TableInfo, described: TableDescription, view: P4InfoView
                 f"action {action.name!r} has parameters of "
                 f"{[p.width for p in action.params]} bits, in the program {list(widths)}"
             )
+    if table.idle_timeout and not described.timeouts:
+        raise _mismatch(f"{where} supports idle timeouts, in the program it does not")
     if (table.meter is None) != (described.meter_bytes is None):
         some, other = ("a direct meter", "none")[:: 1 if table.meter else -1]
         raise _mismatch(f"{where} has {some}, in the program {other}")

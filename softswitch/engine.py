@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -126,6 +126,12 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     ),
     "ss_meter_read": (c_int, [_SWITCH, ctypes.c_bool, c_uint32, c_uint32, POINTER(c_uint64)]),
     "ss_meter_count": (c_int, [_SWITCH, ctypes.c_bool, c_uint32, c_uint32, POINTER(c_uint64)]),
+    "ss_table_set_timeout": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64]),
+    "ss_table_idle_us": (c_int64, [_SWITCH, c_uint32, c_uint32]),
+    "ss_table_expired": (
+        c_uint32,
+        [_SWITCH, c_uint32, POINTER(c_uint32), c_uint32, POINTER(c_uint64)],
+    ),
     "ss_set_clock": (None, [_SWITCH, c_uint64]),
     "ss_value_set_replace": (c_int, [_SWITCH, c_uint32, _WORDS, c_uint32, _WORDS, c_uint32]),
     "ss_crc_set": (c_int, [_SWITCH, c_uint32, POINTER(CrcParameters)]),

@@ -16,6 +16,7 @@ from softswitch.boundary import PipelineLike
 from softswitch.description import Description
 from softswitch.digests import DigestQueue
 from softswitch.entities_array import CounterStore, RegisterStore
+from softswitch.entities_idle import IdleTimeouts
 from softswitch.entities_meter import MeterStore
 from softswitch.entities_profile import ProfileStore
 from softswitch.entities_replication import ReplicationStore
@@ -88,6 +89,10 @@ class EntityStore:
         plans = [plan for table in self._tables.values() if (plan := table.plan()) is not None]
         self._planned = pipeline.plan(plans)
         self._planned_tables = {table.info.name: table for table in self._tables.values()}
+
+    def idle_timeouts(self) -> list[IdleTimeouts]:
+        """Those of the tables that have them."""
+        return [t.timeouts for t in self._tables.values() if t.timeouts.supported]
 
     # --- writes -------------------------------------------------------------------------------
 
@@ -276,11 +281,6 @@ class EntityStore:
 
     def _read_tables(self, message: Any) -> Iterator[bytes]:
         if message.table_id:
-            if message.HasField("time_since_last_hit"):
-                raise invalid(
-                    f"table {self._table(message.table_id).info.name!r} does not support idle "
-                    "timeouts, so it has no time_since_last_hit"
-                )
             yield from self._table(message.table_id).read(message)
             return
         if message.match or message.HasField("action"):

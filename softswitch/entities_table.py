@@ -17,15 +17,15 @@ from softswitch.batch import Batch, Run
 from softswitch.boundary import TableLike, TableTarget
 from softswitch.description import TableDescription
 from softswitch.engine import NONE
-from softswitch.entities_direct import DEFAULT_HANDLE, DirectResources, Snapshot
+from softswitch.entities_direct import DirectResources, Snapshot
+from softswitch.entities_entry import Entry, EntrySet, Target, key_only
+from softswitch.entities_idle import IdleTimeouts
 from softswitch.entities_match import ActionParser, Key, KeyParser, match_messages, shorten
 from softswitch.entities_profile import Group, Member, OneShot, ProfileStore
 from softswitch.p4info import TableInfo
 from softswitch.status import (
     ALREADY_EXISTS,
-    NOT_FOUND,
     PERMISSION_DENIED,
-    UNIMPLEMENTED,
     Failure,
     Undo,
     invalid,
@@ -38,7 +38,6 @@ from softswitch.wire import (
     message_field,
 )
 
-Target = Member | Group | OneShot
 Action = ActionCall | Target
 
 MAX_PLAN_FIELDS = 32
@@ -47,24 +46,6 @@ _MODIFY: int = p4r.Update.MODIFY
 
 # Fields of a TableEntry that the store does not keep.
 _RESOURCES = ("counter_data", "meter_config", "meter_counter_data")
-
-
-class Entry:
-    """An entry. `wire` is the TableEntry as it is read, which also keeps match and action.
-
-    `target` is what it refers to in the action profile, None for an action of its own; `const` an
-    entry that the program itself has.
-    """
-
-    __slots__ = ("const", "handle", "target", "wire")
-
-    def __init__(
-        self, handle: int, wire: bytes, target: Target | None = None, const: bool = False
-    ) -> None:
-        self.handle = handle
-        self.wire = wire
-        self.target = target
-        self.const = const
 
 
 class TableStore:
@@ -88,10 +69,10 @@ class TableStore:
             self._where, info.fields, described.keys, needs_priority=info.needs_priority
         )
         self._actions = ActionParser(f"table {info.name!r}", info.actions, described.actions)
-        self._entries: dict[Key, Entry] = {}
         self._default: tuple[ActionCall, bytes] | None = None
+        self._entries = EntrySet(info, self._keys, self._program_default())
         self._direct = DirectResources(info, table)
-        self._plain = not (info.idle_timeout or info.is_const)
+        self.timeouts = IdleTimeouts(info, table)
         for const, handle in zip(described.entries, table.initial_handles, strict=True):
             self._add_initial(const.match, const.priority, const.action, handle)
 
@@ -108,7 +89,18 @@ class TableStore:
         told = self._actions.to_message(action)
         if told is not None:
             message.action.action.CopyFrom(told)
-        self._entries[key] = Entry(handle, message.SerializeToString(), const=self.info.is_const)
+        self._entries.by_key[key] = Entry(
+            handle, message.SerializeToString(), const=self.info.is_const
+        )
+
+    def _program_default(self) -> bytes:
+        """The default entry's TableEntry while nobody has changed it."""
+        message = p4r.TableEntry(table_id=self.info.id, is_default_action=True)
+        if self._described.default is not None:
+            told = self._actions.to_message(self._described.default)
+            if told is not None:
+                message.action.action.CopyFrom(told)
+        return bytes(message.SerializeToString())
 
     # --- writes -------------------------------------------------------------------------------
 
@@ -122,7 +114,7 @@ class TableStore:
         self._check_common(message)
         if self.info.is_const:
             raise Failure(PERMISSION_DENIED, f"{self._where} is constant (const entries)")
-        if key in self._entries:
+        if key in self._entries.by_key:
             raise Failure(ALREADY_EXISTS, f"{self._where} has an entry with this match; use MODIFY")
         if not message.HasField("action"):
             raise invalid(f"{self._where}: an INSERT needs an action")
@@ -136,7 +128,8 @@ class TableStore:
         entry = Entry(handle, wire, _referred(action))
         _hold(entry.target)
         self._direct.initialise(entry, message)
-        self._entries[key] = entry
+        self.timeouts.set(entry, message.idle_timeout_ns)
+        self._entries.by_key[key] = entry
         if undo is not None:
             undo.append(lambda: self._remove(key, entry))
 
@@ -145,7 +138,7 @@ class TableStore:
         if message.is_default_action:
             self._modify_default(message, undo)
             return
-        _, entry, canonical = self._find(message)
+        _, entry, canonical = self._entries.find(message)
         self._check_common(message)
         if entry.const or self.info.is_const:
             if message.HasField("action"):
@@ -175,13 +168,14 @@ class TableStore:
             entry.wire = self._to_wire(merged, canonical=False)
         if undo is not None:
             undo.append(lambda: self._restore(entry, *before))
+        self.timeouts.set(entry, message.idle_timeout_ns)
         self._direct.modify(entry, message, undo)
 
     def delete(self, message: Any, undo: Undo | None) -> None:
         """DELETE a TableEntry; only its key counts."""
         if message.is_default_action:
             raise invalid(f"{self._where}: the default entry cannot be deleted; reset it by MODIFY")
-        key, entry, _ = self._find(message)
+        key, entry, _ = self._entries.find(message)
         if entry.const or self.info.is_const:
             raise Failure(PERMISSION_DENIED, f"{self._where}: this entry is constant")
         if undo is None:
@@ -197,7 +191,7 @@ class TableStore:
         """How csrc/batch.c reads plain entries of this table; None when it cannot have any."""
         info = self.info
         if (
-            not self._plain
+            self.info.is_const
             or self._profile is not None
             or self._described.entries
             or not 0 < len(info.fields) <= MAX_PLAN_FIELDS
@@ -215,8 +209,8 @@ class TableStore:
         if run.kind == _INSERT:
             return self._insert_run(batch, run, undo)
         if run.kind == _MODIFY:
-            if self.info.meter is not None:
-                return list(range(run.count))  # each one resets its meter
+            if self.info.meter is not None or self.info.idle_timeout:
+                return list(range(run.count))  # each one resets its meter and its time-out
             return self._modify_run(batch, run, undo)
         if undo is not None and (self.info.has_counter or self.info.meter is not None):
             return list(range(run.count))  # what is to be put back needs its counter and meter
@@ -226,10 +220,10 @@ class TableStore:
         handles = batch.insert(run, stop=undo is not None)
         entries = zip(run.keys, map(Entry, handles, run.wires), strict=True)
         if min(handles) >= 0:
-            self._entries.update(entries)
+            self._entries.by_key.update(entries)
             left: list[int] = []
         else:
-            self._entries.update((key, entry) for key, entry in entries if entry.handle >= 0)
+            self._entries.by_key.update((key, entry) for key, entry in entries if entry.handle >= 0)
             left = [i for i, handle in enumerate(handles) if handle < 0]
         if undo is not None:
             missing = set(left)
@@ -237,13 +231,13 @@ class TableStore:
 
             def remove() -> None:
                 for key in added:
-                    self._remove(key, self._entries[key])
+                    self._remove(key, self._entries.by_key[key])
 
             undo.append(remove)
         return left
 
     def _modify_run(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
-        found = [self._entries.get(key) for key in run.keys]
+        found = [self._entries.by_key.get(key) for key in run.keys]
         if undo is not None:
             before = [(entry, entry.wire) for entry in found if entry is not None]
 
@@ -262,7 +256,10 @@ class TableStore:
         return left
 
     def _delete_run(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
-        found = [self._entries.pop(key, None) for key in run.keys]
+        found = [self._entries.by_key.pop(key, None) for key in run.keys]
+        for entry in found:
+            if entry is not None:
+                self.timeouts.forget(entry)
         batch.delete(run, [entry.handle for entry in found if entry is not None])
         if undo is not None:
 
@@ -277,7 +274,7 @@ class TableStore:
     def modify_direct_counter(self, message: Any, data: Any, undo: Undo | None) -> None:
         """MODIFY the direct counter of the entry that a TableEntry names; `data` None: no-op."""
         self._direct.need_counter()
-        entry = self._named(message)
+        entry = self._entries.named(message)
         if data is not None:
             self._direct.check_counter(data)
             self._direct.modify_counter(entry, data, undo)
@@ -286,20 +283,11 @@ class TableStore:
         """MODIFY the meter of the entry that a DirectMeterEntry names."""
         self._direct.need_meter()
         self._direct.need_entry(message.table_entry)
-        self._direct.modify_meter(self._named(message.table_entry), message, undo)
-
-    def _named(self, message: Any) -> Entry:
-        """The entry that a direct resource's TableEntry names."""
-        if not message.is_default_action:
-            return self._find(message)[1]
-        self._check_default_key(message)
-        return self._default_entry()
+        self._direct.modify_meter(self._entries.named(message.table_entry), message, undo)
 
     def _modify_default(self, message: Any, undo: Undo | None) -> None:
         where = f"{self._where}, default entry"
-        self._check_default_key(message)
-        if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
-            raise invalid(f"{where}: cannot have an idle timeout")
+        self._entries.check_default_key(message)
         self._check_common(message)
         if message.HasField("meter_config") or message.HasField("meter_counter_data"):
             self._direct.need_entry(message)
@@ -319,26 +307,17 @@ class TableStore:
             self._set_default((action, self._to_wire(message, plain)))
         if undo is not None:
             undo.append(lambda: self._set_default(before))
-        self._direct.modify(self._default_entry(), message, undo)
-
-    def _check_default_key(self, message: Any) -> None:
-        if message.match or message.priority:
-            raise invalid(f"{self._where}: the default entry has neither match nor priority")
+        self._direct.modify(self._entries.default_entry(), message, undo)
 
     def _set_default(self, default: tuple[ActionCall, bytes] | None) -> None:
         self._table.set_default(None if default is None else default[0])
         self._default = default
-
-    def _find(self, message: Any) -> tuple[Key, Entry, bool]:
-        key, _, canonical = self._keys.parse(message.match, message.priority)
-        entry = self._entries.get(key)
-        if entry is None:
-            raise Failure(NOT_FOUND, f"{self._where} has no entry with this match")
-        return key, entry, canonical
+        self._entries.default = self._program_default() if default is None else default[1]
 
     def _remove(self, key: Key, entry: Entry) -> None:
+        self.timeouts.forget(entry)
         self._table.delete(entry.handle)
-        del self._entries[key]
+        del self._entries.by_key[key]
         self._let_go(entry.target)
 
     def _put_back(self, key: Key, entry: Entry, snapshot: Snapshot) -> None:
@@ -348,7 +327,8 @@ class TableStore:
         entry.handle = self._table.insert(match, message.priority, action)
         _hold(entry.target)
         self._direct.restore(entry, snapshot)
-        self._entries[key] = entry
+        self.timeouts.set(entry, message.idle_timeout_ns)
+        self._entries.by_key[key] = entry
 
     def _restore(self, entry: Entry, target: Target | None, wire: bytes) -> None:
         if target is None or target is not entry.target:
@@ -357,6 +337,7 @@ class TableStore:
             _hold(target)
             self._let_go(entry.target)
         entry.target, entry.wire = target, wire
+        self.timeouts.set(entry, p4r.TableEntry.FromString(wire).idle_timeout_ns)
 
     def _renew(self, target: Target | None, message: Any) -> TableTarget:
         """The action that an entry had, with what it needs in the profile."""
@@ -400,24 +381,10 @@ class TableStore:
             self._release(target)
 
     def _check_common(self, message: Any) -> None:
-        if self._plain and not (
-            message.is_const
-            or message.idle_timeout_ns
-            or message.HasField("meter_config")
-            or message.HasField("meter_counter_data")
-            or message.HasField("time_since_last_hit")
-            or message.HasField("counter_data")
-        ):
-            return
         if message.is_const:
             raise invalid(f"{self._where}: is_const cannot be written")
         self._direct.check(message)
-        if message.HasField("time_since_last_hit") or message.idle_timeout_ns < 0:
-            raise invalid(f"{self._where}: time_since_last_hit is read-only, idle_timeout_ns >= 0")
-        if message.idle_timeout_ns:
-            if not self.info.idle_timeout:
-                raise invalid(f"{self._where} does not support idle timeouts")
-            raise Failure(UNIMPLEMENTED, f"{self._where}: idle timeouts are not supported")
+        self.timeouts.check(message)
 
     def _to_wire(self, message: Any, canonical: bool) -> bytes:
         if canonical and not any(map(message.HasField, _RESOURCES)):
@@ -437,18 +404,22 @@ class TableStore:
 
     def read(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages of the entries that a TableEntry asks for (9.1.6)."""
+        self.timeouts.check_read(query)
         with_resources = self._direct.asked_for(query)
-        for entry in self._select(query):
+        with_time = query.HasField("time_since_last_hit")
+        for entry in self._entries.select(query):
             wire = entry.wire
             if with_resources:
                 wire += self._direct.fields(entry, query)
+            if with_time:
+                wire += self.timeouts.field(entry)
             yield message_field(ENTITY_TABLE_ENTRY, wire)
 
     def read_direct_counters(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages with a DirectCounterEntry for each entry asked for (9.3.1)."""
         self._direct.need_counter()
-        for entry in self._select_by_key(query):
-            content = self._direct.counter_entry(entry, _key_only(entry.wire))
+        for entry in self._entries.select_by_key(query):
+            content = self._direct.counter_entry(entry, key_only(entry.wire).SerializeToString())
             yield message_field(ENTITY_DIRECT_COUNTER, content)
 
     def read_direct_meters(self, query: Any) -> Iterator[bytes]:
@@ -456,73 +427,16 @@ class TableStore:
         self._direct.need_meter()
         self._direct.need_entry(query.table_entry)
         with_counts = query.HasField("counter_data")
-        for entry in self._select_by_key(query.table_entry):
-            key = _key_only(entry.wire)
+        for entry in self._entries.select_by_key(query.table_entry):
+            key = key_only(entry.wire).SerializeToString()
             content = self._direct.meter_entry(entry, key, with_counts=with_counts)
             yield message_field(ENTITY_DIRECT_METER, content)
-
-    def _select_by_key(self, query: Any) -> Iterator[Entry]:
-        """For direct resources: only what names the entry counts, not what else a client put in."""
-        query = p4r.TableEntry(
-            table_id=query.table_id,
-            match=query.match,
-            priority=query.priority,
-            is_default_action=query.is_default_action,
-        )
-        if query.match or query.priority:
-            self._find(query)  # a single one that is missing is an error, unlike in `read`
-        return self._select(query)
-
-    def _select(self, query: Any) -> Iterator[Entry]:
-        if query.is_default_action:
-            self._check_default_key(query)
-            entries: Iterator[Entry] = iter((self._default_entry(),))
-        elif query.match:
-            key, _, _ = self._keys.parse(query.match, query.priority)
-            entries = iter((self._entries[key],) if key in self._entries else ())
-        else:
-            entries = iter(tuple(self._entries.values()))
-        if (
-            query.HasField("action")
-            or query.priority
-            or query.metadata
-            or query.controller_metadata
-        ):
-            return self._filter(entries, query)
-        return entries
-
-    def _filter(self, entries: Iterator[Entry], query: Any) -> Iterator[Entry]:
-        action_id = 0
-        if query.HasField("action"):
-            if query.action.WhichOneof("type") != "action":
-                raise invalid(f"{self._where}: reads can be filtered by action id only")
-            action_id = query.action.action.action_id
-        for entry in entries:
-            message = p4r.TableEntry.FromString(entry.wire)
-            if (
-                (not query.priority or message.priority == query.priority)
-                and (not query.metadata or message.metadata == query.metadata)
-                and query.controller_metadata in (0, message.controller_metadata)
-                and action_id in (0, message.action.action.action_id)
-            ):
-                yield entry
-
-    def _default_entry(self) -> Entry:
-        if self._default is not None:
-            return Entry(DEFAULT_HANDLE, self._default[1])
-        message = p4r.TableEntry(table_id=self.info.id, is_default_action=True)
-        action = self._described.default
-        if action is not None:
-            told = self._actions.to_message(action)
-            if told is not None:
-                message.action.action.CopyFrom(told)
-        return Entry(DEFAULT_HANDLE, message.SerializeToString())
 
     def export(self) -> Iterator[Any]:
         """TableEntry messages of what was written here, for another store of this table."""
         if self._default is not None:
             yield p4r.TableEntry.FromString(self._default[1])
-        for entry in self._entries.values():
+        for entry in self._entries.by_key.values():
             if entry.const:
                 continue
             message = p4r.TableEntry.FromString(entry.wire)
@@ -545,10 +459,3 @@ def _referred(action: Action) -> Target | None:
 def _hold(target: Target | None) -> None:
     if isinstance(target, (Member, Group)):
         target.entries += 1
-
-
-def _key_only(wire: bytes) -> bytes:
-    message = p4r.TableEntry.FromString(wire)
-    for name in ("action", "controller_metadata", "metadata", "idle_timeout_ns", "is_const"):
-        message.ClearField(name)
-    return bytes(message.SerializeToString())

@@ -78,6 +78,15 @@ class ShadowTable:
     def count_meter(self, handle: int, counts: Counts) -> None:
         self._meters.count(handle, counts)
 
+    def set_timeout(self, handle: int, timeout_ns: int) -> None:
+        """Nothing times out here."""
+
+    def idle_ns(self, handle: int) -> int:
+        return 0
+
+    def expired(self, most: int) -> tuple[list[int], float | None]:
+        return [], None
+
 
 class ShadowProfile:
     """The handles of a profile's members and groups."""

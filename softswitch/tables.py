@@ -27,6 +27,7 @@ from softswitch.values import (
 )
 
 MAX_PRIORITY = (1 << 31) - 1
+NO_TIMEOUT = (1 << 64) - 1
 
 
 class ActionSet:
@@ -393,3 +394,28 @@ class Table:
     def count_meter(self, handle: int, counts: Counts) -> None:
         """Set the counters of an entry's meter."""
         self._meters.count(handle, counts)
+
+    # ---- time-outs ------------------------------------------------------------------------------
+
+    def set_timeout(self, handle: int, timeout_ns: int) -> None:
+        """Let an entry's time-out, 0: none, run from now on. Only for tables with time-outs."""
+        timeout_us = -(-timeout_ns // 1000)
+        result = self._engine.ss_table_set_timeout(self._switch, self._index, handle, timeout_us)
+        check(result, self.name)
+
+    def idle_ns(self, handle: int) -> int:
+        """Since when an entry was not hit; before its first hit since its insertion."""
+        result = self._engine.ss_table_idle_us(self._switch, self._index, handle)
+        return 1000 * check(result, self.name)
+
+    def expired(self, most: int) -> tuple[list[int], float | None]:
+        """Handles of entries, at most `most`, whose time-outs have passed, and run again now.
+
+        Also in how many seconds there may be more; None: no entry has a time-out.
+        """
+        handles, left = (ctypes.c_uint32 * most)(), ctypes.c_uint64()
+        count = self._engine.ss_table_expired(
+            self._switch, self._index, handles, most, ctypes.byref(left)
+        )
+        seconds = None if left.value == NO_TIMEOUT else left.value / 1e6
+        return handles[:count], seconds

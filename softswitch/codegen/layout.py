@@ -59,6 +59,7 @@ class TableLayout:
     actions: tuple[int, ...]
     with_counters: bool
     looked_at: int | None = None
+    with_timeouts: bool = False
     with_meters: bool = False
 
     @property

@@ -46,6 +46,7 @@ def table_layout(names: Names, table: Table, index: int, profiles: dict[str, int
         table.actions,
         table.with_counters,
         _looked_at(table, keys),
+        table.with_timeouts,
         table.meter is not None,
     )
 
@@ -76,6 +77,9 @@ def apply_function(
     lines.append("    const struct ss_action *a = SS_LOAD(e ? &e->action : &t->def);")
     if table.with_counters:
         lines.append("    if (e) ss_count_hit(e, p); else ss_count_miss(t, p);")
+    if table.with_timeouts:
+        idle = f"ss_entry_idle(e, {layout.kept_words})"
+        lines.append(f"    if (e) ss_note_hit({idle}, s->now_us);")
     if table.meter is not None:
         lines.append(f"    if (e) {_meter(names, program, table, layout, where)}")
     if layout.profile is not None:
@@ -99,7 +103,8 @@ def _meter(names: Names, program: Program, table: Table, layout: TableLayout, wh
     if meter is None or meter.target is None:
         raise BadProgram(f"{where}: there is no direct meter {table.meter!r}")
     tokens = "p->counted_length" if meter.bytes else "1"
-    color = f"ss_meter_execute(ss_entry_meter(e, {layout.kept_words}), s->now_us, {tokens}, p)"
+    place = f"ss_entry_meter(e, {layout.kept_words}, {str(table.with_timeouts).lower()})"
+    color = f"ss_meter_execute({place}, s->now_us, {tokens}, p)"
     width = names.field(*meter.target, where).width
     return f"{names.c_field(*meter.target)} = {c_cast(color, width)};"
 

@@ -304,7 +304,8 @@ __attribute__((visibility("default"))) const struct ss_program ss_program = {{
     .phv_size = sizeof(struct phv),
     .max_header_bytes = {header_bytes},
     .digest_words = {digest_words},
-    .needs_clock = {str(clock).lower()},
+    .needs_clock = {_flag(clock)},
+    .has_timeouts = {_flag(any(t.with_timeouts for t in self._tables.values()))},
     .table_count = {len(tables)},
     .profile_count = {len(self._profile_list)},
     .counter_count = {len(counters)},
@@ -366,7 +367,7 @@ def _table_description(layout: TableLayout) -> str:
     return (
         f"{{ {c_text(layout.name)}, SS_{layout.kind}, {layout.words}, {layout.max_size}, "
         f"{shift}, {width}, {fields}, {ranges}, {looked_at}, "
-        f"{str(layout.with_meters).lower()} }}"
+        f"{_flag(layout.with_timeouts)}, {_flag(layout.with_meters)} }}"
     )
 
 
@@ -379,8 +380,12 @@ def _value_set_description(layout: ValueSetLayout) -> str:
 def _crc_description(crc: CrcLayout) -> str:
     return (
         f"{{ {crc.polynomial:#x}ull, {crc.initial:#x}ull, {crc.final_xor:#x}ull, {crc.bits}, "
-        f"{str(crc.reflect_data).lower()}, {str(crc.reflect_remainder).lower()} }}"
+        f"{_flag(crc.reflect_data)}, {_flag(crc.reflect_remainder)} }}"
     )
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
 
 
 def _items(items: list[str]) -> str:

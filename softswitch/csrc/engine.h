@@ -305,6 +305,7 @@ void ss_unlink_ternary(struct ss_switch *sw, struct ss_table *t, struct ss_entry
 
 /* traffic.c */
 void ss_clock(struct ss_switch *sw);
+void ss_burst_clock(struct ss_switch *sw);
 void ss_receive(struct ss_switch *sw, struct ss_packet *p);
 void ss_serve_loops(struct ss_switch *sw, uint32_t budget);
 void ss_run_egress(struct ss_switch *sw, struct ss_packet *p);

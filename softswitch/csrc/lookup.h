@@ -155,9 +155,20 @@ SS_INLINE uint32_t ss_kept_words(const struct ss_table_desc *d) {
     return d->kind == SS_RANGE ? 3 * d->words : d->words;
 }
 
-/* Of a table with meters; `kept_words` as above, a constant in generated code. */
-SS_INLINE struct ss_meter *ss_entry_meter(struct ss_entry *e, uint32_t kept_words) {
-    return (struct ss_meter *)(void *)(e->key + kept_words);
+/* Of a table with time-outs; `kept_words` as above, a constant in generated code. */
+SS_INLINE struct ss_idle *ss_entry_idle(struct ss_entry *e, uint32_t kept_words) {
+    return (struct ss_idle *)(void *)(e->key + kept_words);
+}
+
+/* Of a table with meters, which are behind what time-outs need. */
+SS_INLINE struct ss_meter *ss_entry_meter(struct ss_entry *e, uint32_t kept_words,
+                                          bool with_timeouts) {
+    uint32_t before = with_timeouts ? sizeof(struct ss_idle) / sizeof e->key[0] : 0;
+    return (struct ss_meter *)(void *)(e->key + kept_words + before);
+}
+
+SS_INLINE void ss_note_hit(struct ss_idle *idle, uint64_t now_us) {
+    __atomic_store_n(&idle->hit_us, now_us, __ATOMIC_RELAXED);
 }
 
 SS_INLINE void ss_count_hit(struct ss_entry *e, const struct ss_packet *p) {

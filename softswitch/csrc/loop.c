@@ -70,6 +70,7 @@ static bool serve(struct ss_switch *sw) {
 /* A burst of every port and all else that there is to do; false: there was nothing. */
 static bool work(struct ss_switch *sw) {
     bool any = false;
+    ss_burst_clock(sw);
     for (uint32_t i = 0; i < sw->port_count; i++) {
         struct ss_port *port = sw->port_list[i];
         if (ss_port_receive(sw, port) == 0) continue;

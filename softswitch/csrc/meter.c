@@ -15,7 +15,7 @@ static struct ss_meter *find(struct ss_switch *sw, bool direct, uint32_t index, 
     if (!direct) return &sw->state->meters[index][cell];
     const struct ss_table *t = &sw->state->tables[index];
     struct ss_entry *e = ss_table_entry(t, cell);
-    return e ? ss_entry_meter(e, ss_kept_words(t->desc)) : NULL;
+    return e ? ss_entry_meter(e, ss_kept_words(t->desc), t->desc->with_timeouts) : NULL;
 }
 
 /* A meter starts with full buckets. Its counters stay. SS_METER_OFF needs no settings. */

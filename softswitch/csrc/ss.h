@@ -90,8 +90,8 @@ struct ss_entry {
     uint32_t handle;
     int32_t priority;
     uint32_t prefix_len; /* lpm */
-    /* Masked; for range tables followed by mask and by high; where the table has direct meters, by a
-     * struct ss_meter (ss_entry_meter in lookup.h). */
+    /* Masked; for range tables followed by mask and by high; then, where the table has them, a struct
+     * ss_idle and a struct ss_meter (ss_entry_idle and ss_entry_meter in lookup.h). */
     uint64_t key[];
 };
 
@@ -127,6 +127,13 @@ struct ss_entry_list {
     struct ss_entry *entries[]; /* by priority, highest first, then by handle */
 };
 
+/* Of entries that may time out; microseconds on the clock of ss_state.now_us. */
+struct ss_idle {
+    uint64_t hit_us;     /* written by the thread that forwards, or the time of the insertion */
+    uint64_t armed_us;   /* from when on the time-out runs, when there is no later hit */
+    uint64_t timeout_us; /* 0: none */
+};
+
 /* What the program says about a table. `lpm_shift` and `lpm_width` place the lpm field in the key. */
 struct ss_table_desc {
     const char *name;
@@ -138,6 +145,7 @@ struct ss_table_desc {
     uint32_t range_fields; /* how many of ss_range_field follow in `ranges` */
     const struct ss_range_field *ranges;
     const uint64_t *looked_at; /* words of the key's bits that look-ups take; NULL: all */
+    bool with_timeouts;        /* each entry has a struct ss_idle */
     bool with_meters;          /* each entry has a meter */
 };
 
@@ -293,7 +301,7 @@ struct ss_state {
     struct ss_meter **meters;
     struct ss_value_set *value_sets;
     struct ss_crc **crcs;
-    uint64_t now_us; /* since the switch started, when the program needs a clock */
+    uint64_t now_us; /* since the switch started, when the program needs a clock or has time-outs */
     uint64_t random[4];
     uint32_t drop_port;
     void *engine;
@@ -307,6 +315,7 @@ struct ss_program {
     uint32_t max_header_bytes; /* all headers of the deparser together */
     uint32_t digest_words;     /* longest digest, in 64-bit words */
     bool needs_clock;          /* the program reads time stamps or has meters */
+    bool has_timeouts;         /* some table has: the time of each burst is needed */
     uint32_t table_count;
     uint32_t profile_count;
     uint32_t counter_count;

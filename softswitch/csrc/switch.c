@@ -130,6 +130,7 @@ SS_API int ss_process(struct ss_switch *sw, uint32_t port, const uint8_t *bytes,
     int r = p ? SS_OK : SS_E_MEMORY;
     if (p) {
         sw->processing = true;
+        ss_burst_clock(sw);
         sw->failed = false;
         sw->output.length = 0;
         p->base = bytes;

@@ -112,7 +112,8 @@ static int link_entry(struct ss_switch *sw, struct ss_table *t, struct ss_entry 
 int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
                  uint32_t prefix_len, int32_t priority, struct ss_action *action) {
     uint32_t words = t->desc->words, kept = ss_kept_words(t->desc);
-    size_t more = t->desc->with_meters ? sizeof(struct ss_meter) : 0;
+    size_t more = (t->desc->with_timeouts ? sizeof(struct ss_idle) : 0) +
+                  (t->desc->with_meters ? sizeof(struct ss_meter) : 0);
     if (t->count >= t->desc->max_size) return SS_E_FULL;
     struct ss_entry *e = calloc(1, sizeof *e + kept * sizeof e->key[0] + more);
     if (e == NULL || !reserve_handle(t)) {
@@ -126,6 +127,7 @@ int ss_table_add(struct ss_switch *sw, struct ss_table *t, const uint64_t *key,
     e->prefix_len = prefix_len;
     e->priority = priority;
     e->handle = t->first_free;
+    if (t->desc->with_timeouts) ss_entry_idle(e, kept)->hit_us = ss_time_us(sw);
     uint32_t next_free = (uint32_t)((uintptr_t)t->by_handle[e->handle] >> 1);
     int r = link_entry(sw, t, e, key + words);
     if (r != SS_OK) {

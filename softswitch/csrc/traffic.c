@@ -12,6 +12,11 @@ void ss_clock(struct ss_switch *sw) {
     if (sw->program->needs_clock) sw->now_us = sw->state->now_us = ss_time_us(sw);
 }
 
+/* Time-outs need to know when an entry was hit, but not to the microsecond. */
+void ss_burst_clock(struct ss_switch *sw) {
+    if (sw->program && sw->program->has_timeouts) sw->state->now_us = ss_time_us(sw);
+}
+
 /* ------------------------------------------------------------------------------------- copies */
 
 static void take_over(struct ss_packet *copy, const struct ss_packet *p, uint32_t length) {
