@@ -44,20 +44,25 @@ class IdleMonitor:
         self._send = send
         self._timer: Timer | None = None
         self._due = 0.0
+        self._watching = True
         for table in tables:
             table.changed = self._look_in
 
     def start(self) -> None:
         """Look at the tables, now and whenever it is time."""
+        self._watching = True
         self._look_in(0.0)
 
     def stop(self) -> None:
         """Look no more until `start`."""
+        self._watching = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look_in(self, seconds: float) -> None:
+        if not self._watching:
+            return
         due = self._clock.time() + max(seconds, SCAN_INTERVAL_S)
         if self._timer is not None:
             if self._due <= due:

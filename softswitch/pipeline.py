@@ -23,6 +23,7 @@ from softswitch.description import Description, check_same_program, describe
 from softswitch.digests import DigestQueue
 from softswitch.entities import EntityStore
 from softswitch.errors import DataplaneError
+from softswitch.idle import IdleMonitor
 from softswitch.p4info import P4InfoView, view
 from softswitch.shadow import ShadowPipeline
 from softswitch.status import FAILED_PRECONDITION, INTERNAL, NOT_FOUND, Failure, invalid
@@ -115,6 +116,7 @@ class PipelineManager:
         self._committed: Config | None = None
         self._saved: Config | None = None
         self._store: EntityStore | None = None
+        self._idle: IdleMonitor | None = None
         self.lock = asyncio.Lock()
         self._changed_ports: set[int] = set()
         self._following: asyncio.Task[None] | None = None
@@ -205,13 +207,18 @@ class PipelineManager:
     async def _commit(self, config: Config, updates: list[Any]) -> None:
         """Load a program and put entries into it that are known to fit."""
         self._hub.busy = True
+        self.close()
         try:
             await asyncio.to_thread(self._dataplane.load, config.program)
         except DataplaneError as error:
+            if self._idle is not None:
+                self._idle.start()
             raise invalid(f"p4_device_config: {error}") from None
         finally:
             self._hub.busy = False
         store = self._make_store(config, self._dataplane)
+        loop = asyncio.get_running_loop()
+        self._idle = IdleMonitor(store.idle_timeouts(), loop, self._hub.publish)
         self._committed, self._saved, self._store = config, None, store
         self._hub.configure(config.packet_in, config.packet_out, store.digests)
         log.info(
@@ -220,6 +227,11 @@ class PipelineManager:
             len(config.program),
         )
         _replay(store, updates, lambda what: Failure(INTERNAL, f"entries lost: {what}"))
+
+    def close(self) -> None:
+        """Look for idle entries no more: the program is about to go."""
+        if self._idle is not None:
+            self._idle.stop()
 
     def _shadow(self, config: Config) -> ShadowPipeline:
         return ShadowPipeline(config.description, self._dataplane.port_is_up)

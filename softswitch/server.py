@@ -110,6 +110,7 @@ class P4RuntimeServer:
     async def stop(self) -> None:
         """Close all streams and the port, and end the event thread."""
         self._stopping.set()
+        self._pipeline.close()
         if self._server is not None:
             await self._server.stop(_STOP_GRACE_S)
         if self._events is not None:

@@ -424,6 +424,23 @@ def meter_updates(client: RawClient) -> list[Any]:
     return updates
 
 
+def idle_updates(client: RawClient) -> list[Any]:
+    """Entries that time out, at some time, and some that do not."""
+    hour = 3600 * 10**9
+    updates = []
+    for op in range(8):
+        for a in (0, 1, 2, 0xFF):
+            match = {"h.probe.op": op, "h.probe.a": a}
+            updates.append(client.insert("flows", match, "mark", op + a, idle_timeout_ns=op * hour))
+    for x in (1, 5):
+        updates.append(client.insert("fixed_time", {"h.probe.x": x}, "set", x))
+    for priority, bits in enumerate((1, 2, 4, 0x1000), start=1):
+        keys = {"h.probe.y": (bits, bits), "h.probe.d": (priority % 3, 1 << 63)}
+        fields = {"priority": priority, "idle_timeout_ns": priority % 2 * hour}
+        updates.append(client.insert("classes", keys, "set", 100 + bits, **fields))
+    return updates
+
+
 def _feature(
     name: str, updates: Callable[[RawClient], Sequence[Any]] = nothing, ops: int = 8
 ) -> Scenario:
@@ -440,6 +457,7 @@ FEATURES = (
     Scenario("one_shot", one_shot_updates, probe, program="selector"),
     _feature("state", nothing, 20),
     _feature("meters", meter_updates),
+    _feature("idle", idle_updates),
     _feature("hashes"),
     _feature("clone", clone_updates),
     _feature("multicast", multicast_updates),
