@@ -76,6 +76,11 @@ class Arbitration:
             code = NOT_FOUND if client.role is None else FAILED_PRECONDITION
             raise Failure(code, self.wrong_device(message.device_id))
         name = message.role.name
+        if message.role.id:
+            raise invalid(
+                f"role.id {message.role.id}: numbers were replaced by names (role.name) in "
+                "P4Runtime 1.4"
+            )
         if client.role is not None and name != client.role:
             raise Failure(
                 FAILED_PRECONDITION,
@@ -143,6 +148,10 @@ class Arbitration:
         request's election id is the primary's.
         """
         self.check_device(request.device_id)
+        if request.role_id:
+            raise invalid(
+                f"role_id {request.role_id}: numbers were replaced by names (role) in P4Runtime 1.4"
+            )
         role = self._roles.get(request.role)
         if role is None:
             raise Failure(

@@ -143,6 +143,19 @@ def test_role_config_is_refused(client: RawClient) -> None:
     assert "role.config (type.googleapis.com/x.Y) is not supported" in caught.value.details()
 
 
+def test_roles_by_number_are_refused(client: RawClient) -> None:
+    """They are deprecated, and to take one for the default role would give away everything."""
+    stream = client.stream()
+    stream.send(arbitration=p4r.MasterArbitrationUpdate(device_id=DEVICE_ID, role=p4r.Role(id=3)))
+    with pytest.raises(grpc.RpcError) as caught:
+        stream.receive("arbitration")
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "role.id 3: numbers were replaced by names" in caught.value.details()
+    client.stream().arbitrate(10)
+    error = _write_error(client, role_id=3, election_id=p4r.Uint128(low=10))
+    assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
 def _write_error(client: RawClient, **fields: object) -> grpc.RpcError:
     request = p4r.WriteRequest(**{"device_id": DEVICE_ID, **fields})
     with pytest.raises(grpc.RpcError) as caught:

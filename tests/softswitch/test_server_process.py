@@ -87,6 +87,34 @@ def test_signals_end_it_with_code_0(number: signal.Signals, tmp_path: Path) -> N
     assert "ending on a signal" in text
 
 
+def test_killed_and_started_again() -> None:
+    """Its clients are told, its port is free at once, and the next one starts afresh."""
+    program = str(DATA / "entities.json")
+    with switch(program, "--device-id", "7") as (process, address):
+        client = RawClient(address, load_config())
+        stream = client.stream()
+        stream.arbitrate(5)
+        client.election_id = 5
+        client.set_pipeline()
+        client.write(client.insert("exact_table", {"dst_mac": 1}, "drop"))
+        process.kill()
+        assert process.wait(TIMEOUT_S) == -signal.SIGKILL
+        with pytest.raises(grpc.RpcError) as caught:
+            stream.receive("packet")
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        client.close()
+    with switch(program, "--device-id", "7", address=address):
+        client = RawClient(address, load_config())
+        # Election ids start afresh too (a full restart): a lower one is the primary.
+        assert client.stream().arbitrate(1).status.code == 0
+        with pytest.raises(grpc.RpcError) as caught:
+            client.write()
+        assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        client.set_pipeline()
+        client.write(client.insert("exact_table", {"dst_mac": 1}, "drop"))
+        client.close()
+
+
 def test_program_from_the_command_line() -> None:
     """It runs, but P4Runtime knows no entities before a P4Info was set, as in BMv2."""
     with switch(str(DATA / "entities.json"), "--device-id", "7") as (process, address):

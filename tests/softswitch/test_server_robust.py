@@ -17,8 +17,10 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
-from softswitch.values import PacketIn
+from softswitch.dataplane import Dataplane
+from softswitch.values import DataplaneOptions, PacketIn
 from tests.softswitch.p4rt import (
+    DELETE,
     DEVICE_ID,
     FakeDataplane,
     RawClient,
@@ -27,8 +29,10 @@ from tests.softswitch.p4rt import (
     primary,
     serving,
     set_election_id,
+    update,
 )
 
+FIRST_OF_TWO_KEYS = {"port": 1, "ether_type": 0}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -117,7 +121,7 @@ def test_mutated_requests() -> None:
         assert entries(client) == 1
 
 
-def test_twenty_clients_at_once() -> None:
+def test_a_hundred_clients_at_once() -> None:
     dataplane = FakeDataplane()
     with primary(dataplane) as client:
         address = client.channel._channel.target().decode().removeprefix("dns:///")
@@ -128,7 +132,7 @@ def test_twenty_clients_at_once() -> None:
                 stream = one.stream()
                 # Election id 1 is the fixture's; the others are roles of their own.
                 assert stream.arbitrate(1, role=f"role{number}").status.code == 0
-                for i in range(10):
+                for i in range(5):
                     updates = [
                         one.insert(
                             "exact_table", {"dst_mac": number << 16 | i}, "drop", metadata=b"x"
@@ -138,13 +142,13 @@ def test_twenty_clients_at_once() -> None:
                     one.read(entity(table_entry=one.entry("exact_table")))
                 dataplane.events.put(PacketIn(b"\x00\x80"))
                 stream.receive("packet")
-                return 10
+                return 5
             finally:
                 one.close()
 
-        with ThreadPoolExecutor(20) as pool:
-            assert sum(pool.map(work, range(1, 21))) == 200
-        assert entries(client) == 200
+        with ThreadPoolExecutor(100) as pool:
+            assert sum(pool.map(work, range(1, 101))) == 500
+        assert entries(client) == 500
 
 
 def test_many_streams_open_and_break() -> None:
@@ -157,6 +161,30 @@ def test_many_streams_open_and_break() -> None:
         for stream in streams:
             stream.cancel()
         client.write()
+
+
+@pytest.mark.parametrize("atomicity", [0, 1, 2])
+def test_a_full_table(atomicity: int) -> None:
+    """What fits is inserted, or nothing when the batch is one; the reason is said."""
+    dataplane = Dataplane(DataplaneOptions())
+    try:
+        with primary(dataplane) as client:
+            request = [
+                client.insert("two_keys", {"port": 1, "ether_type": n}, "drop") for n in range(70)
+            ]
+            outcomes = client.outcomes(*request, atomicity=atomicity)
+            query = entity(table_entry=client.entry("two_keys"))
+            assert len(client.read(query)) == (0 if atomicity else 64)
+            failed = [outcome for outcome in outcomes if outcome[0] == "RESOURCE_EXHAUSTED"]
+            assert len(failed) == (1 if atomicity else 6)
+            assert "no room is left" in failed[0][1]
+            if atomicity:
+                client.write(*request[:64], atomicity=atomicity)
+            client.write(update(DELETE, table_entry=client.entry("two_keys", FIRST_OF_TWO_KEYS)))
+            client.write(request[65], atomicity=atomicity)
+            assert len(client.read(query)) == 64
+    finally:
+        dataplane.close()
 
 
 def test_two_controllers_push_different_programs() -> None:
