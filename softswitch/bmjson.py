@@ -450,6 +450,7 @@ class Program:
     parser: Parser
     value_sets: Mapping[str, ValueSet]
     deparse_order: tuple[str, ...]
+    deparse_primitives: tuple[Primitive, ...]
     counters: Mapping[str, int]
     direct_counters: Mapping[str, str]
     registers: Mapping[str, Register]

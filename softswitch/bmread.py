@@ -79,8 +79,6 @@ def read_program(text: bytes | str) -> Program:
     deparsers = root.array("deparsers")
     if len(parsers) != 1 or len(deparsers) != 1 or set(pipelines) != {"ingress", "egress"}:
         raise Unsupported("program", "one parser, one deparser, ingress and egress are expected")
-    for primitive in deparsers[0].optional_array("primitives"):
-        raise Unsupported("deparser", f"primitive {primitive.text('op')} is not supported here")
     return Program(
         header_types=types,
         headers=headers,
@@ -91,6 +89,7 @@ def read_program(text: bytes | str) -> Program:
         parser=_parser(parsers[0]),
         value_sets={v.name: v for v in map(_value_set, root.optional_array("parse_vsets"))},
         deparse_order=tuple(n.text() for n in deparsers[0].array("order")),
+        deparse_primitives=tuple(map(_primitive, deparsers[0].optional_array("primitives"))),
         counters=counters,
         direct_counters=direct,
         registers={r.name: r for r in map(_register, root.array("register_arrays"))},

@@ -34,14 +34,19 @@ def checksum_statement(
     return f"if ({guard}{condition}) {{ {action} }}"
 
 
-def deparse_function(names: Names, order: Iterable[str], updates: Iterable[str]) -> str:
-    """The C function `deparse`: updates checksums, writes valid headers, returns their bytes."""
+def deparse_function(
+    names: Names, order: Iterable[str], updates: Iterable[str], primitives: Iterable[str]
+) -> str:
+    """The C function `deparse`: updates checksums, writes valid headers, returns their bytes.
+
+    `primitives` are statements of the deparser that come before, such as log_msg.
+    """
     lines = [
         "static uint32_t deparse(struct ss_state *s, struct ss_packet *p, uint8_t *out) {",
         "    struct phv *v = (struct phv *)p->phv;",
         "    (void)s, (void)v;",
         "    uint8_t *o = out;",
-        *(f"    {statement}" for statement in updates),
+        *(f"    {statement}" for statement in (*updates, *primitives)),
     ]
     for name in order:
         header_type = names.header(name, "deparser").type

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from softswitch.bmjson import (
     CORE_ERRORS,
     Const,
@@ -10,6 +12,7 @@ from softswitch.bmjson import (
     FieldRef,
     HeaderType,
     Lookahead,
+    Parser,
     ParserOp,
     ParserState,
 )
@@ -25,7 +28,12 @@ from softswitch.errors import BadProgram, Unsupported
 
 
 class ParserWriter:
-    """Writes the function `parse(s, p, v)`."""
+    """Writes the function `parse(s, p, v)`.
+
+    BMv2 does not limit how often a parser goes round. Here every way round costs one of as many
+    rounds as the packet has bytes, and SS_PARSER_ROUNDS more for loops that count something else;
+    then comes the error ParserTimeout. A loop that takes a byte each time always ends before.
+    """
 
     def __init__(self, names: Names, actions: Actions) -> None:
         self._names = names
@@ -37,6 +45,12 @@ class ParserWriter:
         parser = self._program.parser
         self._labels = {name: f"s{number}" for number, name in enumerate(parser.states)}
         self._exits = {name: self._fail(name) for name in CORE_ERRORS}
+        first = "done"
+        if parser.init_state is not None:
+            if parser.init_state not in parser.states:
+                raise BadProgram(f"parser: there is no state {parser.init_state!r}")
+            first = self._labels[parser.init_state]
+        self._back = set(_back_edges(parser))
         body = [
             "static void parse(struct ss_state *s, struct ss_packet *p, struct phv *v) {",
             "    (void)s;",
@@ -44,12 +58,15 @@ class ParserWriter:
             "    uint32_t left = p->len;",
             f"    uint32_t error = {self._error('NoError')};",
         ]
-        if parser.init_state is not None:
-            if parser.init_state not in parser.states:
-                raise BadProgram(f"parser: there is no state {parser.init_state!r}")
-            body.append(f"    goto {self._labels[parser.init_state]};")
+        if self._back:
+            body.append("    uint32_t rounds = left + SS_PARSER_ROUNDS;")
+        body.append(f"    goto {first};")
         for state in parser.states.values():
             body += self._state(state)
+        for target in sorted({target for _, target in self._back}):
+            label = self._labels[target]
+            body.append(f"{label}_again:")
+            body.append(f"    if (rounds-- == 0) {self._fail('ParserTimeout')} goto {label};")
         body += [
             "    goto done; /* where no state is left */",
             "done:",
@@ -73,7 +90,11 @@ class ParserWriter:
     def _state(self, state: ParserState) -> list[str]:
         lines = [f"{self._labels[state.name]}: /* {state.name} */"]
         lines += [f"    {self._op(op, state)}" for op in state.ops]
-        lines += [f"    {line}" for line in select(self._names, state, self._labels, self._exits)]
+        labels = {
+            name: f"{label}_again" if (state.name, name) in self._back else label
+            for name, label in self._labels.items()
+        }
+        lines += [f"    {line}" for line in select(self._names, state, labels, self._exits)]
         return lines
 
     # ---- operations -----------------------------------------------------------------------------
@@ -200,3 +221,28 @@ class ParserWriter:
             f"if (left < by) {self._fail('PacketTooShort')} "
             "data += by; left -= (uint32_t)by; }"
         )
+
+
+def _back_edges(parser: Parser) -> Iterator[tuple[str, str]]:
+    """Transitions (from, to) without which no state could be entered twice."""
+    if parser.init_state is None:
+        return
+    open_, closed = {parser.init_state}, set[str]()
+    path = [(parser.init_state, _following(parser, parser.init_state))]
+    while path:
+        name, following = path[-1]
+        target = next(following, None)
+        if target is None:
+            path.pop()
+            open_.remove(name)
+            closed.add(name)
+        elif target in open_:
+            yield name, target
+        elif target not in closed:
+            open_.add(target)
+            path.append((target, _following(parser, target)))
+
+
+def _following(parser: Parser, state: str) -> Iterator[str]:
+    transitions = parser.states[state].transitions
+    return iter([t.next_state for t in transitions if t.next_state is not None])

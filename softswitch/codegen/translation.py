@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from softswitch.bmjson import Program
 from softswitch.codegen.actions import Actions
+from softswitch.codegen.expressions import Expressions
 from softswitch.codegen.hashing import custom_crcs, hash_function
 from softswitch.codegen.layout import (
     WORD_BITS,
@@ -147,7 +148,15 @@ class _Writer:
             ParserWriter(names, actions).function(),
             self._parse_and_verify(),
             keep_function(names, program.field_lists),
-            deparse_function(names, program.deparse_order, self._checksums(update=True)),
+            deparse_function(
+                names,
+                program.deparse_order,
+                self._checksums(update=True),
+                [
+                    actions.statement(p, Expressions(names, "deparser"))
+                    for p in program.deparse_primitives
+                ],
+            ),
             digest,
         ]
         self._body = "\n".join(parts)

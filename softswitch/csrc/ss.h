@@ -33,6 +33,8 @@ enum ss_instance_type {
 #define SS_CLONE_REQUESTED 0x8000u
 #define SS_NOT_TRUNCATED UINT32_MAX
 #define SS_MAX_PACKET 65536
+/* How often a parser may go round a loop, beyond once for each byte of the packet. */
+#define SS_PARSER_ROUNDS 1024
 
 /* A packet on its way. `base` is what arrived, `data` what the parser has not consumed. */
 struct ss_packet {
