@@ -35,7 +35,7 @@ from softswitch.codegen.select import value_set_layouts
 from softswitch.codegen.tables import apply_function, table_layout
 
 # Changes whenever the generated code changes for the same JSON; part of the cache's key.
-GENERATOR_VERSION = 8
+GENERATOR_VERSION = 9
 
 _CLOCK_FIELDS = (
     "intrinsic_metadata.ingress_global_timestamp",
