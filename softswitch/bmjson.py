@@ -375,6 +375,11 @@ class Table:
     default_const: bool
     entries: tuple[ConstEntry, ...] | None
 
+    @property
+    def above_entries(self) -> int:
+        """This less an entry's `priority` is one as P4Runtime has it: the highest wins."""
+        return max((entry.priority for entry in self.entries or ()), default=0) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Conditional:

@@ -89,8 +89,6 @@ def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
 
     actions = [bmjson.find_action(program, i, table.name) for i in table.actions]
     entries = table.entries or ()
-    # BMv2 counts the other way: its smallest number wins.
-    above = max((e.priority for e in entries), default=0) + 1
     ternary = table.match_type in ("ternary", "range")
     return TableDescription(
         name=table.name,
@@ -106,7 +104,7 @@ def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
         entries=tuple(
             ConstEntry(
                 tuple(FieldMatch(*key) for key in e.keys),
-                above - e.priority if ternary else 0,
+                table.above_entries - e.priority if ternary else 0,
                 call(e.action, e.data),
             )
             for e in entries

@@ -301,7 +301,7 @@ class EntityStore:
         return which == "extern_entry" and not entity.extern_entry.extern_type_id
 
     def export(self) -> list[Any]:
-        """INSERT and MODIFY updates that rebuild this state in an empty store of a program."""
+        """Updates that rebuild this state in an empty store of a program."""
         updates: list[Any] = []
 
         def add(field: str, message: Any, kind: int = _INSERT) -> None:
@@ -311,8 +311,8 @@ class EntityStore:
             for wire in (*profile.read_members(0), *profile.read_groups(0)):
                 updates.append(p4r.Update(type=_INSERT, entity=p4r.Entity.FromString(wire)))
         for table in self._tables.values():
-            for entry in table.export():
-                add("table_entry", entry, _MODIFY if entry.is_default_action else _INSERT)
+            for kind, entry in table.export():
+                add("table_entry", entry, kind)
         for message in self._replication.export():
             add("packet_replication_engine_entry", message)
         for digest in self.digests.values():

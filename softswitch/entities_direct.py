@@ -207,13 +207,17 @@ class DirectResources:
             content += message_field(_DIRECT_COUNTER_DATA, counts_content(state))
         return content
 
-    def export(self, entry: HasHandle, message: Any) -> None:
-        """Put counter and meter configuration into a TableEntry for another store."""
+    def export(self, entry: HasHandle, message: Any) -> bool:
+        """Put counter and meter configuration into a TableEntry; False: they are as at first."""
+        used = False
         if self._info.has_counter:
             packets, bytes_ = self.counter(entry)
+            used = bool(packets or bytes_)
             message.counter_data.packet_count = packets
             message.counter_data.byte_count = bytes_
         if self._info.meter is not None and entry.handle != DEFAULT_HANDLE:
             state = self._table.read_meter(entry.handle)
             if state.config is not None:
                 message.meter_config.CopyFrom(config_message(state.config))
+                used = True
+        return used

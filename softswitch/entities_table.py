@@ -43,6 +43,7 @@ Action = ActionCall | Target
 MAX_PLAN_FIELDS = 32
 _INSERT: int = p4r.Update.INSERT
 _MODIFY: int = p4r.Update.MODIFY
+_DELETE: int = p4r.Update.DELETE
 
 # Fields of a TableEntry that the store does not keep.
 _RESOURCES = ("counter_data", "meter_config", "meter_counter_data")
@@ -73,8 +74,11 @@ class TableStore:
         self._entries = EntrySet(info, self._keys, self._program_default())
         self._direct = DirectResources(info, table)
         self.timeouts = IdleTimeouts(info, table)
+        if described.entries and not info.is_const:
+            table.unfix()
         for const, handle in zip(described.entries, table.initial_handles, strict=True):
             self._add_initial(const.match, const.priority, const.action, handle)
+        self._initial = {key: entry.wire for key, entry in self._entries.by_key.items()}
 
     def _add_initial(
         self, match: tuple[FieldMatch, ...], priority: int, action: ActionCall, handle: int
@@ -432,16 +436,27 @@ class TableStore:
             content = self._direct.meter_entry(entry, key, with_counts=with_counts)
             yield message_field(ENTITY_DIRECT_METER, content)
 
-    def export(self) -> Iterator[Any]:
-        """TableEntry messages of what was written here, for another store of this table."""
-        if self._default is not None:
-            yield p4r.TableEntry.FromString(self._default[1])
-        for entry in self._entries.by_key.values():
-            if entry.const:
-                continue
+    def export(self) -> Iterator[tuple[int, Any]]:
+        """Update types and TableEntry messages that bring another store of this table here."""
+        if not (self.info.const_default or self._profile):
+            default = p4r.TableEntry.FromString(self._entries.default)
+            if self._default is None:
+                default.ClearField("action")  # which leaves the program's own
+            used = self._direct.export(self._entries.default_entry(), default)
+            if used or self._default is not None:
+                yield _MODIFY, default
+        for key, wire in self._initial.items():
+            if key not in self._entries.by_key:
+                yield _DELETE, key_only(wire)
+        for key, entry in self._entries.by_key.items():
             message = p4r.TableEntry.FromString(entry.wire)
-            self._direct.export(entry, message)
-            yield message
+            if entry.const:
+                message = key_only(entry.wire)
+            used = self._direct.export(entry, message)
+            if key not in self._initial:
+                yield _INSERT, message
+            elif used or entry.wire != self._initial[key]:
+                yield _MODIFY, message
 
     @property
     def _where(self) -> str:

@@ -42,6 +42,9 @@ class ShadowTable:
         self._counters[handle] = (0, 0)
         return handle
 
+    def unfix(self) -> None:
+        """Nothing is fixed here."""
+
     def insert(self, match: Sequence[FieldMatch], priority: int, action: TableTarget) -> int:
         if len(self._counters) >= self._size:
             raise TableFull(f"table {self._name!r} has {self._size} entries, its size")

@@ -26,7 +26,6 @@ from softswitch.values import (
     MeterState,
 )
 
-MAX_PRIORITY = (1 << 31) - 1
 NO_TIMEOUT = (1 << 64) - 1
 
 
@@ -212,7 +211,7 @@ class Profile:
 
 
 class Table:
-    """A match-action table."""
+    """A match-action table. Entries that the program begins with are fixed until `unfix`."""
 
     def __init__(
         self,
@@ -261,6 +260,13 @@ class Table:
             check(handle, self.name)
         self._refer(int(handle), kind, number)
         return int(handle)
+
+    def unfix(self) -> None:
+        """The program's entries are initial ones: they and the table can be changed.
+
+        The JSON does not tell them from constant ones; P4Info does.
+        """
+        self._read_only = False
 
     def modify(self, handle: int, action: TableTarget) -> None:
         """Give an entry another action."""
@@ -333,8 +339,7 @@ class Table:
             for value, mask, prefix_len, high in entry.keys
         ]
         call = ActionCall(self._names[entry.action], entry.data)
-        # The JSON counts downwards: its lowest number wins.
-        return self.insert(match, MAX_PRIORITY - entry.priority, call)
+        return self.insert(match, self._source.above_entries - entry.priority, call)
 
     # ---- default action -------------------------------------------------------------------------
 
