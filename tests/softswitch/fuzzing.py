@@ -204,6 +204,7 @@ _C_TYPES: dict[Any, str] = {
     ctypes.c_char_p: "const void *",
     ctypes.c_bool: "bool",
     ctypes.c_int32: "int32_t",
+    ctypes.c_int64: "int64_t",
     ctypes.c_uint16: "uint16_t",
     ctypes.c_uint32: "uint32_t",
     ctypes.c_uint64: "uint64_t",
