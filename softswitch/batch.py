@@ -147,8 +147,8 @@ class Planned:
         flat: dict[str, list[int]] = {"tables": [], "fields": [], "actions": [], "params": []}
         for plan in plans:
             self._add(plan, tables[plan.name], flat)
-        self._arrays = {name: (c_uint32 * len(n))(*n) for name, n in flat.items()}
-        self._plan = _Plan(table_count=len(plans), **self._arrays)
+        self.arrays = {name: (c_uint32 * len(n))(*n) for name, n in flat.items()}
+        self._plan = _Plan(table_count=len(plans), **self.arrays)
         self.reference = ctypes.byref(self._plan)
 
     def _add(self, plan: TablePlan, table: Table, flat: dict[str, list[int]]) -> None:

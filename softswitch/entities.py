@@ -87,7 +87,7 @@ class EntityStore:
         }
         self._replication = ReplicationStore(pipeline)
         plans = [plan for table in self._tables.values() if (plan := table.plan()) is not None]
-        self._planned = pipeline.plan(plans)
+        self.planned = pipeline.plan(plans)
         self._planned_tables = {table.info.name: table for table in self._tables.values()}
 
     def idle_timeouts(self) -> list[IdleTimeouts]:
@@ -122,10 +122,10 @@ class EntityStore:
         self, updates: Sequence[Any], wire: bytes | None, undo: Undo | None
     ) -> Iterator[int]:
         """Apply the runs of plain updates; gives the others, in order, to be applied one by one."""
-        if self._planned is None or wire is None or not updates:
+        if self.planned is None or wire is None or not updates:
             yield from range(len(updates))
             return
-        batch = self._planned.decode(wire, len(updates))
+        batch = self.planned.decode(wire, len(updates))
         for run in batch.runs:
             if not run.kind:
                 yield from range(run.first, run.first + run.count)
