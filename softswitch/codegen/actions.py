@@ -99,7 +99,7 @@ class Actions:
         """One primitive as a C statement. Unsupported names the action and the primitive."""
         names = self._names
         match primitive.op, primitive.args:
-            case (("assign" | "modify_field"), (target, value)):
+            case (("assign" | "modify_field" | "set"), (target, value)):
                 return _assign(_expr(target, x), _expr(value, x), x)
             case "assign_VL", (FieldRef() as to_field, FieldRef() as source_field):
                 return headers.assign_varbit(

@@ -218,6 +218,9 @@ class Expressions:
                 if number >= len(place.type.fields):
                     raise BadProgram(f"{where}: {place.type.name} has no field {number}")
                 return FieldPlace(place, place.type.fields[number])
+            case Op("b2d", None, Op("d2b", None, field, _), _) if not isinstance(field, int):
+                # How p4c writes a bool of an element that is assigned to. BMv2 loses the value.
+                return self.place(field, index)
             case _:
                 raise Unsupported(where, f"{expr} is not a field")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, SizedConst
+from softswitch.bmjson import Arg, Calculation, FieldRef, HeaderRef, Op, SizedConst
 from softswitch.codegen.layout import CrcLayout, words_of
 from softswitch.codegen.names import Names, c_bytes, literal, mask_of
 from softswitch.errors import Unsupported
@@ -106,6 +106,8 @@ def _pieces(names: Names, item: Arg, where: str) -> list[_Piece]:
     """The fields of one input."""
     match item:
         case FieldRef(header, field):
+            return [_field(names, header, field, where)]
+        case Op("d2b", None, FieldRef(header, field), _):  # how p4c writes one of type bool
             return [_field(names, header, field, where)]
         case HeaderRef(header):
             fields = names.header(header, where).type.fields

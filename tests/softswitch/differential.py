@@ -8,8 +8,8 @@ writes them. Port CPU_PORT stands for packets to and from the controller, header
 What the scenarios keep away from, because BMv2 1.15 has no defined answer there or a wrong one:
 
 - Fields of invalid headers hold an earlier packet's values in BMv2, zeros or this packet's here.
-- Indices out of bounds of a counter, register or stack overwrite BMv2's memory or end it. Here nothing
-  is counted, read or written there, and the fields of such an element are 0.
+- Indices out of bounds of a counter, register or stack overwrite BMv2's memory or end it. Here
+  nothing is counted, read or written there, and the fields of such an element are 0.
 - A register cell or hash of a negative number that is read into a signed field is positive in BMv2
   until the field is next written to a header. Here it is the negative number.
 - A multicast group that has a port twice: PI sends the copies in the order of a hash table. Here

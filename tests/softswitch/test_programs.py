@@ -28,7 +28,10 @@ def test_each_program_is_used() -> None:
     names = {path.stem for path in SOURCES.glob("*.p4")}
     assert names == {path.stem for path in PROGRAMS.glob("*.json")}
     scenarios = (*FEATURES, *COPIES, *WIDE)
-    assert names == {scenario.program or scenario.name for scenario in scenarios} | {"random"}
+    assert names == {scenario.program or scenario.name for scenario in scenarios} | {
+        "random",
+        "beyond",
+    }
 
 
 def test_names_in_the_output_are_relative() -> None:
