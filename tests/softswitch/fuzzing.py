@@ -41,7 +41,7 @@ MATCH_KINDS = ("EXACT", "LPM", "TERNARY", "RANGE", "KEYLESS")
 OPERATIONS = (
     *("packet", "insert", "modify", "delete", "default", "member", "delete_member", "group"),
     *("delete_group", "replicas", "delete_replicas", "counter", "register"),
-    *("meter", "value_set", "clock"),
+    *("meter", "value_set", "clock", "timeout"),
 )
 
 # ---- operations ----------------------------------------------------------------------------------
@@ -98,6 +98,8 @@ def _encode(layout: Layout, name: str, values: Sequence[Any]) -> bytes:
         case "ss_meter_configure", (direct, meter, cell, mode, settings):
             head = _u8(direct) + _u8(meter) + _u32(cell) + _u8(mode)
             return operation("meter", head, bytes(settings or b""))
+        case "ss_table_set_timeout", (table, handle, timeout_us):
+            return operation("timeout", _u8(table), _u32(handle), _u32(timeout_us & NONE))
         case "ss_value_set_replace", (number, exact, exacts, ranges, count) if exacts < 2:
             return operation("value_set", _u8(number), _u8(exacts), _u8(count), exact, ranges)
         case "ss_set_replicas", (clones, number, pairs, count, truncate):
@@ -140,7 +142,8 @@ def _numbers(layout: Layout) -> Iterator[int]:
     yield len(layout.tables)
     for table in layout.tables:
         profile = NONE if table.profile is None else table.profile
-        yield from (MATCH_KINDS.index(table.kind), table.words, profile, table.with_meters)
+        yield from (MATCH_KINDS.index(table.kind), table.words, profile)
+        yield from (table.with_meters, table.with_timeouts)
         yield len(table.keys)
         for key in table.keys:
             yield from (KEY_TYPES[key.match_type], key.width, key.shift)

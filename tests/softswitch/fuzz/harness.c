@@ -41,6 +41,7 @@ enum operation {
     OP_METER,
     OP_VALUE_SET,
     OP_CLOCK,
+    OP_TIMEOUT,
     OPERATIONS,
 };
 
@@ -319,6 +320,16 @@ static void meter(struct reader *r) {
     ss_meter_read(sw, direct, index, cell, back);
 }
 
+static void timeout(struct reader *r) {
+    uint32_t index, expired[4];
+    uint64_t next_us;
+    if (!take_table(r, &index) || !plan.table[index].timeouts) return;
+    uint32_t handle = (uint32_t)number(r, 4);
+    ss_table_set_timeout(sw, index, handle, number(r, 4));
+    ss_table_idle_us(sw, index, handle);
+    ss_table_expired(sw, index, expired, 4, &next_us);
+}
+
 /* Members of one key each are exact, all others are mask, low and high. */
 static void value_set(struct reader *r) {
     uint64_t exact[MAX_DATA] = {0}, ranges[MAX_DATA] = {0};
@@ -352,6 +363,7 @@ static void operate(enum operation op, struct reader *r) {
     case OP_REGISTER: reg(r); break;
     case OP_METER: meter(r); break;
     case OP_VALUE_SET: value_set(r); break;
+    case OP_TIMEOUT: timeout(r); break;
     case OP_CLOCK: ss_set_clock(sw, 1 + number(r, 7)); break;
     default: packet(r);
     }
