@@ -31,7 +31,7 @@ from tests.softswitch.p4rt import (
 )
 
 ATOMIC = p4r.WriteRequest.DATAPLANE_ATOMIC
-FLIPS = 300
+FLIPS = 120
 TURNS = 3
 
 

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import finsy as fy
 import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
+from tests.softswitch.p4rt import DATA
 from tests.softswitch.test_server_process import fails, switch
 
 TIMEOUT_S = 20
@@ -145,3 +148,25 @@ def test_wrong_authority(files: Path) -> None:
 
 
 LOCAL = ("--grpc-server-addr", "127.0.0.1:0")
+
+
+def test_finsy_with_a_certificate(files: Path) -> None:
+    """The project's own client, programmed for TLS and nothing else."""
+    authority = files / "ours.pem"
+
+    async def session(address: str) -> bool:
+        tls = fy.GRPCCredentialsTLS(
+            cacert=authority, cert=files / "client.pem", private_key=files / "client.key"
+        )
+        options = fy.SwitchOptions(
+            p4info=DATA / "entities.p4info.txtpb",
+            p4blob=DATA / "entities.json",
+            device_id=0,
+            channel_credentials=tls,
+        )
+        async with fy.Switch("sw", address, options) as switch:
+            return bool(switch.is_primary)
+
+    mutual = ("--grpc-server-cacert", str(authority), "--grpc-server-with-client-auth")
+    with serve(files, *mutual) as (_, address):
+        assert asyncio.run(asyncio.wait_for(session(address), TIMEOUT_S))
