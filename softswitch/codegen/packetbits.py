@@ -12,6 +12,8 @@ def read_bits(data: str, offset: int, width: int) -> str:
 
     Over 128 bits it is of type `c_type(width)`.
     """
+    if width == 0:
+        return "0ull"
     if width > 128:
         return f"{c_type(width)}_get({data}, {offset}, {width})"
     first, last = offset // 8, (offset + width - 1) // 8

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from tests.softswitch.p4rt import RawClient
@@ -35,13 +36,18 @@ def _field(source: random.Random, name: str, bits: int) -> int:
     return edge(source, bits)
 
 
+def wide_header(fields: Mapping[str, int]) -> bytes:
+    """A wide_t; fields that are not given are 0."""
+    value = 0
+    for name, bits in WIDE_FIELDS.items():
+        value = value << bits | fields.get(name, 0) & (1 << bits) - 1
+    return value.to_bytes(sum(WIDE_FIELDS.values()) // 8)
+
+
 def wide_packet(source: random.Random) -> Packet:
     """Ethernet and wide_t with fields that like the ends of their ranges; some end too early."""
-    value = total = 0
-    for name, bits in WIDE_FIELDS.items():
-        value = value << bits | _field(source, name, bits)
-        total += bits
-    data = source.randbytes(12) + b"\x12\x34" + value.to_bytes(total // 8)
+    fields = {name: _field(source, name, bits) for name, bits in WIDE_FIELDS.items()}
+    data = source.randbytes(12) + b"\x12\x34" + wide_header(fields)
     if source.random() < 0.1:
         data = data[: source.randrange(14, len(data))]
     elif source.random() < 0.2:

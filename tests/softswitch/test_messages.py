@@ -11,15 +11,7 @@ import pytest
 from softswitch.messages import with_values
 from softswitch.options import parse
 from tests.softswitch.dataplanes import loaded
-from tests.softswitch.scenarios_wide import WIDE_FIELDS
-
-
-def wide(**fields: int) -> bytes:
-    """Ethernet and wide_t; fields that are not named are 0."""
-    value = 0
-    for name, bits in WIDE_FIELDS.items():
-        value = value << bits | fields.get(name, 0) & (1 << bits) - 1
-    return bytes(14) + value.to_bytes(sum(WIDE_FIELDS.values()) // 8)
+from tests.softswitch.scenarios_wide import wide_header
 
 
 @pytest.mark.parametrize("logging_on", [True, False])
@@ -28,7 +20,8 @@ def test_messages_of_a_program_are_logged(
 ) -> None:
     caplog.set_level(logging.INFO)
     with loaded("wide", log_messages=logging_on) as dataplane:
-        dataplane.process(1, wide(op=24, a=(1 << 129) - 1, s=-(1 << 199), x=9))
+        fields = {"op": 24, "a": (1 << 129) - 1, "s": -(1 << 199), "x": 9}
+        dataplane.process(1, bytes(14) + wide_header(fields))
     said = [r.getMessage() for r in caplog.records if r.name == "softswitch.program"]
     expected = [f'a {(1 << 129) - 1}, s {{{-(1 << 199)}}}, 9 of "x"', "plain"]
     assert said == (expected if logging_on else [])

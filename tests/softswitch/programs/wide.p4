@@ -23,10 +23,12 @@ header wide_t {
     bit<1024> k;
     bit<2048> m;
     bit<16>   note;
+    bit<0>    nothing;
 }
 
 struct headers_t { ethernet_t ethernet; wide_t w; }
-struct metadata_t { bit<256> old; bit<129> narrow; bit<200> ahead; }
+struct learned_t { bit<129> a; bit<200> s; bit<2048> m; bit<16> note; }
+struct metadata_t { bit<0> none; bit<256> old; bit<129> narrow; bit<200> ahead; }
 
 parser wide_parser(packet_in packet, out headers_t h, inout metadata_t m,
                    inout standard_metadata_t std) {
@@ -93,7 +95,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
             7: { h.w.note = s < (int<200>)t ? 16w1 : 16w2; h.w.x = b > (bit<256>)a ? 4w3 : 4w4; }
             8: { h.w.note = (bit<16>)(bit<1>)(a == b[128:0]); if (c <= h.w.k[319:0]) { h.w.y = 5; } else { h.w.y = 6; } }
             9: { h.w.b = (bit<256>)(int<256>)t; h.w.s = (int<200>)t; h.w.t = (int<136>)s; h.w.c = (bit<320>)a; }
-            10: { h.w.b = b | (b - 1); h.w.c = c & (c - 1); h.w.a = (bit<129>)h.w.m[200:7]; }
+            10: { m.none = h.w.nothing; h.w.b = b | (b - 1) | (bit<256>)(m.none ++ h.w.x); h.w.c = c & (c - 1); h.w.a = (bit<129>)h.w.m[200:7]; }
             11: { h.w.s = s * (int<200>)t; h.w.t = t + (int<136>)s; h.w.note = (bit<16>)(int<16>)t; }
             12: { hash(h.w.note, HashAlgorithm.crc16, 16w0, { h.w.a, h.w.y, b, s }, 32w65535); }
             13: { hash(h.w.a, HashAlgorithm.crc32, 129w7, { h.w.b, h.w.k }, 64w0xffffffffff); }
@@ -107,7 +109,7 @@ control ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
             21: { h.w.b = (bit<256>)m.ahead; h.w.note = m.ahead[15:0]; }
             22: { h.w.b = a[0:0] == 1 ? b : (bit<256>)a; h.w.s = s > (int<200>)t ? s : -(int<200>)t; }
             23: { h.w.s = s |-| ((int<200>)t << 60); h.w.m = h.w.m |+| (h.w.m << 1); h.w.k = h.w.k |-| (bit<1024>)c; }
-            24: { log_msg("a {}, s \\{{}\\}, {} of \"x\"", { a, s, h.w.x }); log_msg("plain"); }
+            24: { digest<learned_t>(1, { a, (bit<200>)s, h.w.m, h.w.note }); log_msg("a {}, s \\{{}\\}, {} of \"x\"", { a, s, h.w.x }); log_msg("plain"); }
             default: { h.w.m[1500:0] = h.w.m[1600:100]; h.w.y = h.w.m[2047:2045]; h.w.a = a & (bit<129>)h.w.by; }
         }
     }
