@@ -116,13 +116,16 @@ class Node:
             raise node.fail("a hexadecimal number") from None
 
     def hex_bytes(self, key: str) -> bytes:
-        """A hexadecimal string as bytes: leading zeros count."""
+        """A hexadecimal string as bytes: leading zeros count. Negative ones are complemented."""
         node = self.get(key)
-        digits = node.text().removeprefix("0x")
+        sign, digits = node.text()[:1], node.text().removeprefix("-").removeprefix("0x")
         try:
-            return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
+            value = bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
         except ValueError:
             raise node.fail("a hexadecimal string") from None
+        if sign != "-":
+            return value
+        return (-int.from_bytes(value) % (1 << 8 * len(value))).to_bytes(len(value))
 
     def lookup(self, key: str, table: Mapping[str, T], what: str) -> T:
         """The object that a name refers to."""

@@ -246,7 +246,7 @@ def _source(node: Node) -> Expr | Lookahead:
     return read_expr(node)
 
 
-def _transition(node: Node, state: str) -> Transition:
+def _transition(node: Node, state: str, keys: int) -> Transition:
     kind = node.optional_text("type") or "hexstr"
     following = node.optional_text("next_state") or None
     if kind == "parse_vset":
@@ -256,6 +256,9 @@ def _transition(node: Node, state: str) -> Transition:
         return Transition(None, None, following, name)
     if kind == "default" or node.get("value").value == "default":
         return Transition(None, None, following)
+    if keys > 1 and node.text("value").startswith("-"):
+        # The values are in one number, from which another one than the first has borrowed.
+        raise Unsupported(f"parser state {state}", "a select of several keys, the first negative")
     mask = node.optional("mask")
     return Transition(node.hex_bytes("value"), node.hex_bytes("mask") if mask else None, following)
 
@@ -273,7 +276,9 @@ def _parser(node: Node) -> Parser:
             name,
             tuple(_parser_op(o, name) for o in n.array("parser_ops")),
             tuple(_source(k) for k in n.array("transition_key")),
-            tuple(_transition(t, name) for t in n.array("transitions")),
+            tuple(
+                _transition(t, name, len(n.array("transition_key"))) for t in n.array("transitions")
+            ),
         )
     init = node.optional_text("init_state") or None
     for state in states.values():

@@ -81,6 +81,23 @@ def test_loops_that_count_have_a_thousand_rounds(count: int, error: int) -> None
         assert out[0] == error
 
 
+def test_a_key_may_be_negative() -> None:
+    """p4c writes -0x03 where BMv2 can load no sign."""
+
+    def change(raw: dict[str, Any]) -> None:
+        probed = state(raw, "probe")
+        probed["transition_key"] = [{"type": "field", "value": ["probe", "j"]}]
+        probed["transitions"] = [
+            {"type": "hexstr", "value": "-0x0003", "mask": None, "next_state": "other"},
+            {"type": "default", "value": None, "mask": None, "next_state": None},
+        ]
+
+    with changed("valueset", change) as dataplane:
+        for value, path in ((-3, 16), (-4, 0), (3, 0)):
+            ((_, out),) = dataplane.process(1, probe(j=value))
+            assert int.from_bytes(out[12:14]) == path
+
+
 def test_a_shift_is_in_bytes() -> None:
     def change(raw: dict[str, Any]) -> None:
         state(raw, "skip")["parser_ops"] = [{"op": "shift", "parameters": [3]}]
@@ -205,6 +222,10 @@ def _unknown_header(raw: dict[str, Any]) -> None:
     raw["header_unions"][0]["header_ids"][0] = 999
 
 
+def _negative_first(raw: dict[str, Any]) -> None:
+    state(raw, "fields")["transitions"][0]["value"] = "-0x000700000000"
+
+
 def _masked_set(raw: dict[str, Any]) -> None:
     state(raw, "probe")["transitions"][1]["mask"] = "0x0f"
 
@@ -217,6 +238,7 @@ def _masked_set(raw: dict[str, Any]) -> None:
         ("varbit", _short_maximum, BadProgram, "less than the other fields of ip_t"),
         ("unions", _unknown_member, BadProgram, "'options' have no member 'tiny'"),
         ("unions", _unknown_header, BadProgram, "no header has id 999"),
+        ("valueset", _negative_first, Unsupported, "several keys, the first negative"),
         ("valueset", _masked_set, Unsupported, "a mask over value set parse.ops"),
     ],
 )
