@@ -174,6 +174,34 @@ def test_unions_and_stacks_of_them_are_copied() -> None:
         assert out[6:] == packet + b"\x10\x03\x10\x04"
 
 
+@pytest.mark.parametrize(
+    ("op", "count", "left"),
+    [
+        ("push", 1, b"\x10\x01\x10\x02"),
+        ("push", 2, b"\x10\x01"),
+        ("push", 9, b""),
+        ("pop", 1, b"\x10\x02\x10\x03"),
+        ("pop", 9, b""),
+    ],
+)
+def test_stacks_of_unions_shift(op: str, count: int, left: bytes) -> None:
+    """New elements are invalid; BMv2 forgets to make them so when they are unions."""
+
+    def change(raw: dict[str, Any]) -> None:
+        _first_assignment(raw, op, "options", "")
+        action = next(
+            a for a in raw["actions"] if a["primitives"][:1] and a["primitives"][0]["op"] == op
+        )
+        action["primitives"][0]["parameters"] = [
+            {"type": "header_union_stack", "value": "options"},
+            {"type": "hexstr", "value": f"{count:#x}"},
+        ]
+
+    with changed("unions", change) as dataplane:
+        ((_, out),) = dataplane.process(1, _options(1, 2, 3))
+        assert out[20:] == left
+
+
 def test_validity_of_a_union_in_a_stack_as_p4c_writes_it() -> None:
     """BMv2 cannot load it: the union is called a header."""
 
