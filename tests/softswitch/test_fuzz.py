@@ -13,7 +13,18 @@ from tests.softswitch.differential import SCENARIOS
 from tests.softswitch.fuzzing import Compiler, make_ready
 
 GCC = Compiler(shutil.which("gcc") or "gcc", fuzzer=False)
-NAMES = ("parser", "match", "selector", "state", "clone", "multicast", "loops", "nic", "unions", "varbit")
+NAMES = (
+    "parser",
+    "match",
+    "selector",
+    "state",
+    "clone",
+    "multicast",
+    "loops",
+    "nic",
+    "unions",
+    "varbit",
+)
 MUTATIONS = 3000
 ASAN = "detect_leaks=1:detect_stack_use_after_return=0"
 
