@@ -88,6 +88,7 @@ static bool work(struct ss_switch *sw) {
 
 /* For ss_freeze: serves what waits, without receiving, until nothing does. */
 static void drain(struct ss_switch *sw) {
+    ss_burst_clock(sw);
     serve(sw);
     if (sw->waiting || sw->loop_head) return;
     if (!sw->paced) {
