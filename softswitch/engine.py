@@ -109,6 +109,14 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
     "ss_table_set_default": (c_int, [_SWITCH, c_uint32, c_uint32, _WORDS, c_uint32]),
     "ss_table_read_counter": (c_int, [_SWITCH, c_uint32, c_uint32, Pair]),
     "ss_table_write_counter": (c_int, [_SWITCH, c_uint32, c_uint32, c_uint64, c_uint64]),
+    "ss_table_encode": (
+        c_int,
+        [
+            *(_SWITCH, c_uint32, ctypes.c_bool, c_uint32),
+            *(POINTER(c_uint32), POINTER(c_char_p), POINTER(c_uint32), c_char_p),
+            POINTER(c_uint32),
+        ],
+    ),
     "ss_profile_set_member": (c_int, [_SWITCH, c_uint32, c_int, c_uint32, _WORDS, c_uint32]),
     "ss_profile_delete_member": (None, [_SWITCH, c_uint32, c_uint32]),
     "ss_profile_set_group": (

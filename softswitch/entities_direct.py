@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from softswitch.boundary import TableLike
+from softswitch.counted import counted_entry, counted_key
 from softswitch.entities_meter import (
     NO_COUNTS,
     check_reset,
@@ -38,6 +40,13 @@ class HasHandle(Protocol):
 
     @property
     def handle(self) -> int: ...
+
+
+class Stored(HasHandle, Protocol):
+    """An entry and the TableEntry that a read gives of it."""
+
+    @property
+    def wire(self) -> bytes: ...
 
 
 class DirectResources:
@@ -192,10 +201,26 @@ class DirectResources:
                 content += message_field(_METER_COUNTER_DATA, counts_content(state))
         return content
 
-    def counter_entry(self, entry: HasHandle, key: bytes) -> bytes:
-        """The content of a DirectCounterEntry; `key` is a TableEntry that names the entry."""
-        data = counter_data(*self.counter(entry))
-        return message_field(_DIRECT_TABLE_ENTRY, key) + message_field(_DIRECT_DATA, data)
+    def only_counters(self, query: Any) -> bool:
+        """Whether a read asks for counters and no other resource."""
+        return (
+            self._info.has_counter
+            and query.HasField("counter_data")
+            and not (
+                self._info.meter is not None
+                and (query.HasField("meter_config") or query.HasField("meter_counter_data"))
+            )
+        )
+
+    def counted(self, entries: Iterable[Stored], *, direct: bool) -> list[bytes]:
+        """Serialised Entity messages of entries with counters, or (`direct`) of the counters."""
+        found = list(entries)
+        if len(found) == 1 and found[0].handle == DEFAULT_HANDLE:
+            encode = counted_key if direct else counted_entry
+            return [encode(found[0].wire, *self.counter(found[0]))]
+        return self._table.counted(
+            [entry.handle for entry in found], [entry.wire for entry in found], direct=direct
+        )
 
     def meter_entry(self, entry: HasHandle, key: bytes, *, with_counts: bool) -> bytes:
         """The content of a DirectMeterEntry; `key` is a TableEntry that names the entry."""

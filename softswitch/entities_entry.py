@@ -118,12 +118,3 @@ class EntrySet:
                 and action_id in (0, message.action.action.action_id)
             ):
                 yield entry
-
-
-def key_only(wire: bytes, *more: str) -> Any:
-    """A TableEntry with table, match and priority of a stored one, and some `more` fields."""
-    message = p4r.TableEntry.FromString(wire)
-    for name in ("action", "controller_metadata", "metadata", "idle_timeout_ns", "is_const"):
-        if name not in more:
-            message.ClearField(name)
-    return message

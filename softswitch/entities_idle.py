@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from softswitch.boundary import TableLike
+from softswitch.counted import key_only
 from softswitch.entities_direct import DEFAULT_HANDLE
-from softswitch.entities_entry import Entry, key_only
+from softswitch.entities_entry import Entry
 from softswitch.p4info import TableInfo
 from softswitch.status import invalid
 from softswitch.wire import integer_field, message_field

@@ -15,10 +15,11 @@ from finsy.proto import p4r
 
 from softswitch.batch import Batch, Run
 from softswitch.boundary import TableLike, TableTarget
+from softswitch.counted import key_only
 from softswitch.description import TableDescription
 from softswitch.engine import NONE
 from softswitch.entities_direct import DirectResources, Snapshot
-from softswitch.entities_entry import Entry, EntrySet, Target, key_only
+from softswitch.entities_entry import Entry, EntrySet, Target
 from softswitch.entities_idle import IdleTimeouts
 from softswitch.entities_match import ActionParser, Key, KeyParser, match_messages, shorten
 from softswitch.entities_profile import Group, Member, OneShot, ProfileStore
@@ -32,7 +33,6 @@ from softswitch.status import (
 )
 from softswitch.values import ActionCall, FieldMatch, TablePlan
 from softswitch.wire import (
-    ENTITY_DIRECT_COUNTER,
     ENTITY_DIRECT_METER,
     ENTITY_TABLE_ENTRY,
     message_field,
@@ -411,6 +411,9 @@ class TableStore:
         self.timeouts.check_read(query)
         with_resources = self._direct.asked_for(query)
         with_time = query.HasField("time_since_last_hit")
+        if self._direct.only_counters(query) and not with_time:
+            yield from self._direct.counted(self._entries.select(query), direct=False)
+            return
         for entry in self._entries.select(query):
             wire = entry.wire
             if with_resources:
@@ -422,9 +425,7 @@ class TableStore:
     def read_direct_counters(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages with a DirectCounterEntry for each entry asked for (9.3.1)."""
         self._direct.need_counter()
-        for entry in self._entries.select_by_key(query):
-            content = self._direct.counter_entry(entry, key_only(entry.wire).SerializeToString())
-            yield message_field(ENTITY_DIRECT_COUNTER, content)
+        yield from self._direct.counted(self._entries.select_by_key(query), direct=True)
 
     def read_direct_meters(self, query: Any) -> Iterator[bytes]:
         """Serialised Entity messages with a DirectMeterEntry for each entry asked for (9.4.1)."""

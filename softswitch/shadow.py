@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from softswitch.boundary import TableTarget
+from softswitch.counted import counted_entry, counted_key
 from softswitch.description import Description, TableDescription
 from softswitch.errors import TableFull
 from softswitch.values import (
@@ -65,6 +66,15 @@ class ShadowTable:
 
     def write_counter(self, handle: int, packets: int, bytes_: int) -> None:
         self._counters[handle] = (packets, bytes_)
+
+    def counted(
+        self, handles: Sequence[int], wires: Sequence[bytes], *, direct: bool
+    ) -> list[bytes]:
+        encode = counted_key if direct else counted_entry
+        return [
+            encode(wire, *self._counters[handle])
+            for handle, wire in zip(handles, wires, strict=True)
+        ]
 
     def read_default_counter(self) -> tuple[int, int]:
         return self._missed

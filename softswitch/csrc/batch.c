@@ -13,6 +13,7 @@
 
 #include "engine.h"
 #include "lookup.h"
+#include "wire.h"
 
 enum update_kind { NOT_PLAIN = 0, INSERT = 1, MODIFY = 2, DELETE = 3 };
 enum match_kind { EXACT = 2, LPM = 3, TERNARY = 4, RANGE = 5, OPTIONAL = 6 }; /* P4Info's numbers */
@@ -66,47 +67,6 @@ struct ss_update {
 struct ss_run {
     uint32_t kind, table, first, count;
 };
-
-/* A message that is being read; what is wrong with it makes `at` NULL. */
-struct reader {
-    const uint8_t *at, *end;
-};
-
-static uint64_t varint(struct reader *r) {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (r->at == NULL || r->at == r->end) break;
-        uint8_t byte = *r->at++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) return value;
-    }
-    r->at = NULL;
-    return 0;
-}
-
-/* The next field's tag; 0 at the end, or when something is wrong. */
-static uint32_t next_tag(struct reader *r) {
-    if (r->at == NULL || r->at == r->end) return 0;
-    uint64_t tag = varint(r);
-    if (tag == 0 || tag > UINT32_MAX) r->at = NULL;
-    return r->at ? (uint32_t)tag : 0;
-}
-
-/* The content of a length-delimited field, which `r` passes over. */
-static struct reader content(struct reader *r) {
-    uint64_t length = varint(r);
-    struct reader inner = {NULL, NULL};
-    if (r->at == NULL || length > (uint64_t)(r->end - r->at)) {
-        r->at = NULL;
-        return inner;
-    }
-    inner = (struct reader){r->at, r->at + length};
-    r->at += length;
-    return inner;
-}
-
-#define VARINT(field) ((field) << 3)
-#define BYTES(field) ((field) << 3 | 2)
 
 /* ------------------------------------------------------------------------------------- values */
 
