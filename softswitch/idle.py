@@ -19,6 +19,9 @@ from softswitch.entities_idle import IdleTimeouts
 SCAN_INTERVAL_S = 0.01
 """Time-outs are not told apart, and not looked for, more exactly than this."""
 
+LEAST_REST = 20
+"""Between two looks is at least this many times what one took: tables may have many entries."""
+
 
 class Timer(Protocol):
     """A pending call, as asyncio.TimerHandle."""
@@ -44,6 +47,7 @@ class IdleMonitor:
         self._send = send
         self._timer: Timer | None = None
         self._due = 0.0
+        self._interval = SCAN_INTERVAL_S
         self._watching = True
         for table in tables:
             table.changed = self._look_in
@@ -63,7 +67,7 @@ class IdleMonitor:
     def _look_in(self, seconds: float) -> None:
         if not self._watching:
             return
-        due = self._clock.time() + max(seconds, SCAN_INTERVAL_S)
+        due = self._clock.time() + max(seconds, self._interval)
         if self._timer is not None:
             if self._due <= due:
                 return
@@ -73,6 +77,8 @@ class IdleMonitor:
 
     def _look(self) -> None:
         self._timer = None
+        started = self._clock.time()
+        waits = []
         for table in self._tables:
             entries, seconds = table.expired()
             if entries:
@@ -81,4 +87,8 @@ class IdleMonitor:
                 response.idle_timeout_notification.timestamp = time.time_ns()
                 self._send(response)
             if seconds is not None:
-                self._look_in(seconds)
+                waits.append(seconds)
+        took = self._clock.time() - started
+        self._interval = max(SCAN_INTERVAL_S, LEAST_REST * took)
+        if waits:
+            self._look_in(min(waits))

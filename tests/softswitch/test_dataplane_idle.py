@@ -239,6 +239,22 @@ def test_the_monitor_looks_when_the_first_time_out_may_have_passed() -> None:
     assert table.looks == 3
 
 
+def test_long_looks_come_seldom() -> None:
+    table = FakeTimeouts()
+    _, clock, _ = monitor(table)
+
+    def slow() -> tuple[list[Any], float | None]:
+        table.looks += 1
+        clock.now += 0.1
+        return [], 0.0
+
+    table.expired = slow  # type: ignore[method-assign]
+    assert table.changed is not None
+    table.changed(0.0)
+    clock.advance(10.0)
+    assert 4 <= table.looks <= 6
+
+
 def test_short_time_outs_do_not_keep_it_busy() -> None:
     table = FakeTimeouts()
     _, clock, _ = monitor(table)
