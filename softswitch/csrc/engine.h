@@ -3,8 +3,8 @@
  * The engine: ports, queues, events and the thread that forwards. Private to the engine's sources;
  * what Python calls is marked SS_API.
  *
- * Threads. One thread forwards (loop.c). All others are Python's. `lock` serialises the writers among
- * themselves. The forwarding thread reads tables without a lock (rcu.c says when memory is freed); for
+ * Threads. One thread forwards (loop.c), one follows the interfaces (netlink.c). All others are Python's.
+ * `lock` serialises the writers among themselves, `ports_lock`, taken before it, those of ports. The forwarding thread reads tables without a lock (rcu.c says when memory is freed); for
  * everything else a writer parks it first (ss_park), which waits for the end of the current burst.
  *
  * Memory. Packets arrive in a port's ring and are forwarded from there; nothing refers to their frames
@@ -39,9 +39,8 @@
 #define SS_EVENT_CAPACITY 16384
 #define SS_ERROR_BYTES 256
 #define SS_NO_BUDGET UINT32_MAX
-/* What ss_watch watches besides ports, whose numbers are below these. */
+/* What epoll watches besides ports, whose numbers are below it. */
 #define SS_WATCH_WAKE SS_MAX_PORTS
-#define SS_WATCH_NETLINK (SS_MAX_PORTS + 1)
 
 /* Results of the functions that Python calls; softswitch/engine.py has the same numbers. */
 enum ss_result {
@@ -104,19 +103,24 @@ struct ss_port_stats {
  */
 #define SS_FRAME_BYTES 2048u
 
-struct ss_port {
-    uint32_t number;
-    char name[16];
-    int ifindex; /* 0: there is no such interface, and no sockets either */
-    bool up;     /* atomic; the interface is up and has a carrier */
-    bool dirty;  /* is in the list of ports with pending messages */
+/* A port's connection to its interface. Replaced while the forwarding thread is parked. */
+struct ss_link {
+    int ifindex; /* 0: there is no such interface, and nothing else here either */
     int rx_fd;
     int tx_fd;
-    uint8_t *ring; /* `frames` times SS_FRAME_BYTES */
+    uint8_t *ring; /* `frames` times SS_FRAME_BYTES; NULL: none */
     size_t ring_bytes;
     uint32_t frames;
     uint32_t head;    /* next frame that the kernel fills */
     uint32_t release; /* first frame that is still ours */
+};
+
+struct ss_port {
+    uint32_t number;
+    char name[16];
+    struct ss_link link;
+    bool up;    /* atomic; the interface is up and has a carrier */
+    bool dirty; /* is in the list of ports with pending messages */
     uint32_t pending; /* messages to send */
     struct ss_port *next_dirty;
     struct mmsghdr messages[SS_BURST];
@@ -211,7 +215,6 @@ struct ss_switch {
     bool stop; /* atomic */
     int epoll_fd;
     int wake_fd;
-    int netlink_fd;
     pthread_mutex_t park_lock;
     pthread_cond_t parked;
     pthread_cond_t resumed;
@@ -221,7 +224,13 @@ struct ss_switch {
     bool rested;      /* under park_lock: it does */
     uint64_t epoch;   /* atomic: quiescent states passed */
 
+    /* thread that follows the interfaces */
+    pthread_t ports_thread;
+    int netlink_fd;
+    int ports_stop_fd;
+
     /* writers */
+    pthread_mutex_t ports_lock; /* that of the list of ports and their links */
     pthread_mutex_t lock;
     struct ss_retired *retired, **retired_tail;
     uint32_t retired_count;
@@ -326,6 +335,7 @@ void ss_replicas_clear(struct ss_replica_table *t);
 /* port.c */
 void ss_port_refresh(struct ss_switch *sw, struct ss_port *port);
 void ss_port_socket_error(struct ss_port *port);
+int ss_port_watch(struct ss_switch *sw, const struct ss_port *port, char *error);
 int ss_port_make_header_room(struct ss_port *port, uint32_t header_bytes);
 void ss_ports_close(struct ss_switch *sw);
 
@@ -341,8 +351,7 @@ void ss_flush_all(struct ss_switch *sw);
 
 /* netlink.c */
 int ss_netlink_open(void);
-void ss_netlink_read(struct ss_switch *sw);
-void ss_refresh_ports(struct ss_switch *sw);
+void *ss_ports_loop(void *sw);
 
 /* event.c */
 void ss_event_packet(struct ss_switch *sw, const uint8_t *header, uint32_t header_bytes,
@@ -358,7 +367,6 @@ void ss_pcap_write(FILE *file, const uint8_t *a, uint32_t a_bytes, const uint8_t
 
 /* loop.c */
 void *ss_loop(void *sw);
-int ss_watch(struct ss_switch *sw, int fd, uint64_t what, char *error);
 void ss_wake(struct ss_switch *sw);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The forwarding thread. While there are packets it goes round the ports' rings without asking the
- * kernel. Then it sleeps until one arrives or is injected, a paced queue is due, or an interface changes.
+ * kernel. Then it sleeps until one arrives or is injected, or a paced queue is due.
  */
 #include <errno.h>
 #include <signal.h>
@@ -29,13 +29,12 @@ struct scheduling {
 #define SLICE_NS 100000 /* the shortest that the kernel grants */
 /* How soon a frozen switch whose queues are paced sees that it is not to be frozen any more. */
 #define DRAIN_NAP_NS 1000000
-/* How often a thread that is never idle asks the kernel whether there is something besides packets. */
-#define ROUNDS_PER_POLL 64
 
-/* After a burst: send, and leave nothing behind that refers to the ring. */
-static void finish_burst(struct ss_switch *sw) {
+/* After a burst: send, give back the frames of the port it came from, and refer to nothing any more. */
+static void finish_burst(struct ss_switch *sw, struct ss_port *from) {
     if (sw->waiting) ss_own_queued(sw);
     ss_flush_all(sw);
+    if (from) ss_port_release(from);
     ss_quiescent(sw);
 }
 
@@ -63,7 +62,7 @@ static bool serve(struct ss_switch *sw) {
     }
     if (sw->loop_head) ss_serve_loops(sw, SS_BURST);
     if (sw->waiting) ss_serve(sw, SS_BURST * SS_BURST);
-    finish_burst(sw);
+    finish_burst(sw, NULL);
     return any;
 }
 
@@ -75,13 +74,12 @@ static bool work(struct ss_switch *sw) {
         struct ss_port *port = sw->port_list[i];
         if (ss_port_receive(sw, port) == 0) continue;
         any = true;
-        finish_burst(sw);
-        ss_port_release(port);
+        finish_burst(sw, port); /* the port may be gone now */
     }
     if (__atomic_load_n(&sw->inject_count, __ATOMIC_RELAXED) != 0) {
         any = true;
         ss_injected(sw);
-        finish_burst(sw);
+        finish_burst(sw, NULL);
     }
     return serve(sw) || any;
 }
@@ -115,30 +113,21 @@ static void ask_for_short_turns(void) {
     syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
-/* Waits until a port, a writer, the kernel or a queue needs the thread; `poll`: looks only. */
-static void wait_for_events(struct ss_switch *sw, bool poll) {
+/* Waits until a port, a writer or a queue needs the thread. */
+static void wait_for_events(struct ss_switch *sw) {
     struct epoll_event events[SS_BURST];
-    bool forever = false;
-    struct timespec timeout = {0, 0};
-    if (!poll) timeout = next_timeout(sw, &forever);
+    bool forever;
+    struct timespec timeout = next_timeout(sw, &forever);
     ss_sleep_begin(sw);
     int n = epoll_pwait2(sw->epoll_fd, events, SS_BURST, forever ? NULL : &timeout, NULL);
     ss_sleep_end(sw);
     for (int i = 0; i < n; i++) {
-        uint64_t times;
-        ssize_t got;
-        switch (events[i].data.u64) {
-        case SS_WATCH_WAKE:
-            got = read(sw->wake_fd, &times, sizeof times);
+        uint64_t number = events[i].data.u64, times;
+        if (number == SS_WATCH_WAKE) {
+            ssize_t got = read(sw->wake_fd, &times, sizeof times);
             (void)got; /* EAGAIN: somebody woke the thread before it slept */
-            break;
-        case SS_WATCH_NETLINK:
-            ss_netlink_read(sw);
-            break;
-        default:
-            /* A port that has packets is found by looking at all. It may have been removed. */
-            if ((events[i].events & (EPOLLERR | EPOLLHUP)) && sw->ports[events[i].data.u64])
-                ss_port_socket_error(sw->ports[events[i].data.u64]);
+        } else if ((events[i].events & (EPOLLERR | EPOLLHUP)) && sw->ports[number]) {
+            ss_port_socket_error(sw->ports[number]); /* those with packets are found by looking at all */
         }
     }
 }
@@ -150,15 +139,12 @@ void *ss_loop(void *argument) {
     prctl(PR_SET_NAME, "softswitch", 0, 0, 0);
     ask_for_short_turns();
     ss_sleep_end(sw);
-    for (uint32_t rounds = 1; !__atomic_load_n(&sw->stop, __ATOMIC_ACQUIRE); rounds++) {
+    while (!__atomic_load_n(&sw->stop, __ATOMIC_ACQUIRE)) {
         if (SS_UNLIKELY(SS_LOAD(&sw->draining))) {
             drain(sw);
             continue;
         }
-        if (!work(sw))
-            wait_for_events(sw, false);
-        else if (rounds % ROUNDS_PER_POLL == 0)
-            wait_for_events(sw, true);
+        if (!work(sw)) wait_for_events(sw);
     }
     ss_sleep_begin(sw);
     return NULL;
@@ -170,38 +156,50 @@ void ss_wake(struct ss_switch *sw) {
     (void)n; /* EAGAIN: the counter is full, so the thread wakes up anyway */
 }
 
-/* `what` is a port's number or SS_WATCH_... */
-int ss_watch(struct ss_switch *sw, int fd, uint64_t what, char *error) {
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = what};
-    if (epoll_ctl(sw->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+static int watch_wake(struct ss_switch *sw, char *error) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = SS_WATCH_WAKE};
+    if (epoll_ctl(sw->epoll_fd, EPOLL_CTL_ADD, sw->wake_fd, &event) != 0)
         return ss_fail(error, "epoll: %s", strerror(errno));
     return SS_OK;
+}
+
+/* 0, or an errno. */
+static int start_threads(struct ss_switch *sw) {
+    /* Signals are for Python's threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&sw->thread, NULL, ss_loop, sw);
+    if (status == 0 && (status = pthread_create(&sw->ports_thread, NULL, ss_ports_loop, sw)) != 0) {
+        __atomic_store_n(&sw->stop, true, __ATOMIC_RELEASE);
+        ss_wake(sw);
+        pthread_join(sw->thread, NULL);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
 }
 
 /* Starts forwarding on the ports that were added. */
 SS_API int ss_start(struct ss_switch *sw, char *error) {
     if (sw->started) return ss_fail(error, "the switch is running already");
-    int r = ss_watch(sw, sw->wake_fd, SS_WATCH_WAKE, error);
-    if (r == SS_OK) r = ss_watch(sw, sw->netlink_fd, SS_WATCH_NETLINK, error);
+    int r = watch_wake(sw, error);
     for (uint32_t i = 0; i < sw->port_count && r == SS_OK; i++)
-        if (sw->port_list[i]->rx_fd >= 0)
-            r = ss_watch(sw, sw->port_list[i]->rx_fd, sw->port_list[i]->number, error);
+        r = ss_port_watch(sw, sw->port_list[i], error);
     if (r != SS_OK) return r;
-    /* Signals are for Python's threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     sw->started = true;
-    int status = pthread_create(&sw->thread, NULL, ss_loop, sw);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int status = start_threads(sw);
     if (status == 0) return SS_OK;
     sw->started = false;
     return ss_fail(error, "thread: %s", strerror(status));
 }
 
-/* Ends the forwarding thread. */
+/* Ends the forwarding thread, after the one that follows the interfaces. */
 SS_API void ss_stop(struct ss_switch *sw) {
     if (!sw->started) return;
+    uint64_t one = 1;
+    ssize_t n = write(sw->ports_stop_fd, &one, sizeof one);
+    (void)n; /* a counter of 0 takes it */
+    pthread_join(sw->ports_thread, NULL);
     __atomic_store_n(&sw->stop, true, __ATOMIC_RELEASE);
     ss_wake(sw);
     pthread_join(sw->thread, NULL);

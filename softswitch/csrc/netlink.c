@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Interfaces that go away, come back, or change between up and down: the kernel tells (rtnetlink(7)).
+ * A thread of its own listens, for opening and closing packet sockets takes tens of milliseconds, in which
+ * the other ports go on forwarding.
  */
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "engine.h"
@@ -21,7 +25,7 @@ int ss_netlink_open(void) {
     return -1;
 }
 
-void ss_refresh_ports(struct ss_switch *sw) {
+static void refresh_all(struct ss_switch *sw) {
     for (uint32_t i = 0; i < sw->port_count; i++) ss_port_refresh(sw, sw->port_list[i]);
 }
 
@@ -35,18 +39,17 @@ static void refresh_named(struct ss_switch *sw, const struct nlmsghdr *m) {
         if (a->rta_type == IFLA_IFNAME) name = RTA_DATA(a);
     for (uint32_t i = 0; i < sw->port_count; i++) {
         struct ss_port *port = sw->port_list[i];
-        if (port->ifindex == info->ifi_index || strcmp(port->name, name) == 0)
+        if (port->link.ifindex == info->ifi_index || strcmp(port->name, name) == 0)
             ss_port_refresh(sw, port);
     }
 }
 
-/* The forwarding thread, between two bursts. */
-void ss_netlink_read(struct ss_switch *sw) {
+static void read_messages(struct ss_switch *sw) {
     _Alignas(struct nlmsghdr) uint8_t buffer[16384];
     for (;;) {
         ssize_t n = recv(sw->netlink_fd, buffer, sizeof buffer, 0);
         if (n < 0 && errno == ENOBUFS) { /* messages were lost */
-            ss_refresh_ports(sw);
+            refresh_all(sw);
             continue;
         }
         if (n < 0 && errno == EINTR) continue;
@@ -55,5 +58,19 @@ void ss_netlink_read(struct ss_switch *sw) {
         for (struct nlmsghdr *m = (void *)buffer; NLMSG_OK(m, (uint32_t)left);
              m = NLMSG_NEXT(m, left))
             refresh_named(sw, m);
+    }
+}
+
+void *ss_ports_loop(void *argument) {
+    struct ss_switch *sw = argument;
+    prctl(PR_SET_NAME, "softswitch-if", 0, 0, 0);
+    struct pollfd waits[] = {{.fd = sw->ports_stop_fd, .events = POLLIN},
+                             {.fd = sw->netlink_fd, .events = POLLIN}};
+    for (;;) {
+        poll(waits, 2, -1);
+        if (waits[0].revents) return NULL;
+        pthread_mutex_lock(&sw->ports_lock);
+        read_messages(sw);
+        pthread_mutex_unlock(&sw->ports_lock);
     }
 }

@@ -72,7 +72,7 @@ static void receive_long(struct ss_switch *sw, struct ss_port *port, const struc
     uint8_t vnet[VNET_BYTES];
     struct iovec iov[2] = {{vnet, sizeof vnet}, {bytes, bytes ? room : 0}};
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-    ssize_t n = recvmsg(port->rx_fd, &m, MSG_DONTWAIT);
+    ssize_t n = recvmsg(port->link.rx_fd, &m, MSG_DONTWAIT);
     if (n < (ssize_t)sizeof vnet || (m.msg_flags & MSG_TRUNC)) {
         port->stats.rx_errors++;
         free(memory);
@@ -109,25 +109,25 @@ static void receive_frame(struct ss_switch *sw, struct ss_port *port, struct tpa
 }
 
 static struct tpacket2_hdr *frame_at(const struct ss_port *port, uint32_t index) {
-    return (struct tpacket2_hdr *)(void *)(port->ring + (size_t)index * SS_FRAME_BYTES);
+    return (struct tpacket2_hdr *)(void *)(port->link.ring + (size_t)index * SS_FRAME_BYTES);
 }
 
 static uint32_t following(const struct ss_port *port, uint32_t index) {
-    return index + 1 == port->frames ? 0 : index + 1;
+    return index + 1 == port->link.frames ? 0 : index + 1;
 }
 
 /* Forwards a burst; how many packets. Their frames stay ours until ss_port_release. */
 uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port) {
-    if (SS_UNLIKELY(port->ring == NULL)) return 0;
+    if (SS_UNLIKELY(port->link.ring == NULL)) return 0;
     uint32_t n = 0;
     for (; n < SS_BURST; n++) {
-        struct tpacket2_hdr *h = frame_at(port, port->head);
+        struct tpacket2_hdr *h = frame_at(port, port->link.head);
         uint32_t status = SS_LOAD(&h->tp_status);
         if (!(status & TP_STATUS_USER)) break;
-        port->head = following(port, port->head);
-        const uint8_t *next = (const uint8_t *)frame_at(port, port->head);
-        __builtin_prefetch(next);
-        __builtin_prefetch(next + 128); /* where its first headers are */
+        port->link.head = following(port, port->link.head);
+        const uint8_t *next = (const uint8_t *)frame_at(port, port->link.head);
+        for (unsigned line = 0; line < 192; line += 64) /* as far as its first headers */
+            __builtin_prefetch(next + line);
         receive_frame(sw, port, h, status);
     }
     if (SS_UNLIKELY(n > 0 && port->pcap_in != NULL)) fflush(port->pcap_in);
@@ -136,6 +136,7 @@ uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port) {
 
 /* After the flush: nothing points into the frames any more. */
 void ss_port_release(struct ss_port *port) {
-    for (; port->release != port->head; port->release = following(port, port->release))
-        SS_STORE(&frame_at(port, port->release)->tp_status, (uint32_t)TP_STATUS_KERNEL);
+    struct ss_link *link = &port->link;
+    for (; link->release != link->head; link->release = following(port, link->release))
+        SS_STORE(&frame_at(port, link->release)->tp_status, (uint32_t)TP_STATUS_KERNEL);
 }

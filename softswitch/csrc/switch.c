@@ -53,6 +53,7 @@ static bool init(struct ss_switch *sw) {
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&sw->resumed, NULL);
     pthread_mutex_init(&sw->park_lock, NULL);
+    pthread_mutex_init(&sw->ports_lock, NULL);
     pthread_mutex_init(&sw->lock, NULL);
     pthread_mutex_init(&sw->inject_lock, NULL);
     pthread_mutex_init(&sw->event_lock, NULL);
@@ -69,8 +70,9 @@ static bool init(struct ss_switch *sw) {
     sw->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     sw->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sw->netlink_fd = ss_netlink_open();
+    sw->ports_stop_fd = eventfd(0, EFD_CLOEXEC);
     return sw->ports && sw->port_list && sw->egress && sw->epoll_fd >= 0 && sw->wake_fd >= 0 &&
-           sw->netlink_fd >= 0;
+           sw->netlink_fd >= 0 && sw->ports_stop_fd >= 0;
 }
 
 /* NULL: no memory or descriptors; errno says which. */
@@ -93,6 +95,7 @@ SS_API void ss_destroy(struct ss_switch *sw) {
     if (sw->epoll_fd >= 0) close(sw->epoll_fd);
     if (sw->wake_fd >= 0) close(sw->wake_fd);
     if (sw->netlink_fd >= 0) close(sw->netlink_fd);
+    if (sw->ports_stop_fd >= 0) close(sw->ports_stop_fd);
     free(sw->ports);
     free(sw->port_list);
     free(sw->egress);
@@ -102,6 +105,7 @@ SS_API void ss_destroy(struct ss_switch *sw) {
     pthread_cond_destroy(&sw->parked);
     pthread_cond_destroy(&sw->resumed);
     pthread_mutex_destroy(&sw->park_lock);
+    pthread_mutex_destroy(&sw->ports_lock);
     pthread_mutex_destroy(&sw->lock);
     pthread_mutex_destroy(&sw->inject_lock);
     pthread_mutex_destroy(&sw->event_lock);

@@ -39,7 +39,7 @@ static void count_loss(struct ss_port *port) {
 
 static void flush(struct ss_port *port) {
     for (uint32_t i = 0; i < port->pending;) {
-        int n = sendmmsg(port->tx_fd, port->messages + i, port->pending - i, MSG_DONTWAIT);
+        int n = sendmmsg(port->link.tx_fd, port->messages + i, port->pending - i, MSG_DONTWAIT);
         if (n > 0) {
             for (int k = 0; k < n; k++) port->stats.tx_bytes += port->messages[i + k].msg_len;
             port->stats.tx_packets += (uint64_t)n;

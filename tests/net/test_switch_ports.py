@@ -7,6 +7,7 @@ import resource
 import socket
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -266,6 +267,28 @@ def test_ports_at_run_time(switch: Dataplane) -> None:
     switch.add_port(2, "sp2")
     wait_for_state(switch, 2, True)
     passes()
+
+
+def test_ports_come_and_go_under_load(switch: Dataplane) -> None:
+    stop = threading.Event()
+
+    def send() -> None:
+        with bound("sp1p") as sender:
+            while not stop.is_set():
+                sender.send(packet(bytes(100)))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        for _ in range(5):
+            for number, (ours, _) in enumerate(PAIRS, start=1):
+                switch.remove_port(number)
+                switch.add_port(number, ours)
+        left = switch.port_stats(2).tx_packets
+        wait_for(lambda: switch.port_stats(2).tx_packets > left, "packets leave")
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_idle_costs_nothing(switch: Dataplane) -> None:
