@@ -10,9 +10,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from softswitch.control.protocol import make_run_time_dir
 from softswitch.errors import DataplaneError
 from softswitch.options import Options, parse
+
+if TYPE_CHECKING:
+    from softswitch.control.server import ControlServer
 
 log = logging.getLogger("softswitch")
 
@@ -77,6 +83,9 @@ async def _run(options: Options) -> None:
     Raises `DataplaneError` or OSError when something cannot be opened, read or loaded.
     """
     # Only here, so that a wrong command line is answered at once.
+    from softswitch.control.context import Context
+    from softswitch.control.local import adopt
+    from softswitch.control.server import ControlServer
     from softswitch.dataplane import Dataplane
     from softswitch.server import P4RuntimeServer
 
@@ -90,11 +99,17 @@ async def _run(options: Options) -> None:
         if program is not None:
             dataplane.load(program)
         server = P4RuntimeServer(dataplane, options.dataplane.device_id)
+        if program is not None:
+            adopt(dataplane, server.pipeline, program)
+        control: ControlServer | None = None
         try:
             port = await server.start(options.address, options.tls)
             dataplane.start()
             host = options.address.rpartition(":")[0]
             where = options.address if host == "unix" else f"{host}:{port}"
+            if options.control is not None:
+                control = ControlServer(Context(dataplane, server.pipeline, where))
+                await _start_control(control, options.control, must=options.control_given)
             print(f"Server listening on {where}", flush=True)
             log.info(
                 "device %d serves P4Runtime on %s with %d ports%s",
@@ -106,9 +121,23 @@ async def _run(options: Options) -> None:
             await server.serve_until(stop)
             log.info("ending on a signal")
         finally:
+            if control is not None:
+                await control.stop()
             await server.stop()
     finally:
         dataplane.close()
+
+
+async def _start_control(control: ControlServer, path: Path, *, must: bool) -> None:
+    """Take commands at `path`. Where nobody asked for it, a switch also runs without."""
+    try:
+        if not must:
+            make_run_time_dir()
+        await control.start(path)
+    except OSError as error:
+        if must:
+            raise
+        log.warning("no commands (softswitch-ctl): %s", error)
 
 
 if __name__ == "__main__":

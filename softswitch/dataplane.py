@@ -124,7 +124,7 @@ class Dataplane:
 
     def __init__(self, options: DataplaneOptions) -> None:
         """Opens no interface yet. Raises CompileError when there is no C compiler."""
-        self._options = options
+        self.options = options
         self._cache_dir = options.cache_dir or default_cache_dir()
         self._engine = load_engine(self._cache_dir)
         given = SwitchOptions(
@@ -145,6 +145,7 @@ class Dataplane:
             self._engine.ss_set_log(switch, ctypes.cast(self._log_message, ctypes.c_void_p))
         self._closed = False
         self._started = False
+        self._ports: dict[int, str] = {}
         self._digests: dict[int, tuple[str, tuple[int, ...]]] = {}
         self.tables: Mapping[str, Table] = {}
         self.profiles: Mapping[str, Profile] = {}
@@ -237,7 +238,7 @@ class Dataplane:
 
     def start(self) -> None:
         """Open the ports and forward. Raises PortError naming the interface."""
-        for number, interface in self._options.ports.items():
+        for number, interface in self.options.ports.items():
             self.add_port(number, interface)
         error = ctypes.create_string_buffer(ERROR_BYTES)
         result = self._engine.ss_start(self._switch, error)
@@ -252,25 +253,32 @@ class Dataplane:
         if not 0 <= number <= MAX_PORT:
             raise PortError(f"port {number}: allowed: 0 to {MAX_PORT}")
         paths: list[bytes | None] = [None, None]
-        if self._options.pcap_dir is not None:
+        if self.options.pcap_dir is not None:
             paths = [
-                str(self._options.pcap_dir / f"{interface}_{way}.pcap").encode()
+                str(self.options.pcap_dir / f"{interface}_{way}.pcap").encode()
                 for way in ("in", "out")
             ]
         error = ctypes.create_string_buffer(ERROR_BYTES)
         result = self._engine.ss_add_port(self._switch, number, interface.encode(), *paths, error)
         check(result, f"port {number}, interface {interface}", error.value.decode())
+        self._ports[number] = interface
 
     def remove_port(self, number: int) -> None:
         """Close a port; the switch may run. NotFound when there is none."""
         check(self._engine.ss_remove_port(self._switch, number), f"port {number}")
+        del self._ports[number]
+
+    @property
+    def interfaces(self) -> Mapping[int, str]:
+        """Interfaces by port number."""
+        return MappingProxyType(self._ports)
 
     def port_is_up(self, number: int) -> bool:
         """Whether the port's interface is there, up and connected; NotFound: no such port.
 
         The CPU port, which has no interface, always is.
         """
-        if number and number == self._options.cpu_port:
+        if number and number == self.options.cpu_port:
             return True
         return bool(check(self._engine.ss_port_is_up(self._switch, number), f"port {number}"))
 
@@ -285,7 +293,7 @@ class Dataplane:
 
         InvalidArgument names what is out of range.
         """
-        priorities = self._options.priority_queues
+        priorities = self.options.priority_queues
         if setting.priority is not None:
             if setting.port is None:
                 raise InvalidArgument("a queue of one priority belongs to one port")
@@ -308,7 +316,7 @@ class Dataplane:
     def queue(self, port: int, priority: int) -> QueueState:
         """One queue of a port number, whether or not an interface has it."""
         _in_range("port", port, 0, MAX_PORT)
-        _in_range("priority", priority, 0, self._options.priority_queues - 1)
+        _in_range("priority", priority, 0, self.options.priority_queues - 1)
         out = (ctypes.c_uint64 * 4)()
         check(self._engine.ss_queue_read(self._switch, port, priority, out), f"port {port}")
         waiting, depth, interval_ns, dropped = (int(value) for value in out)
@@ -365,10 +373,10 @@ class Dataplane:
 
         `priority` is the egress queue that copies wait in when the program does not choose one.
         """
-        if priority >= self._options.priority_queues:
+        if priority >= self.options.priority_queues:
             raise InvalidArgument(
                 f"clone session {session_id}: priority {priority}; there are "
-                f"{self._options.priority_queues} queues a port (--priority-queues)"
+                f"{self.options.priority_queues} queues a port (--priority-queues)"
             )
         self._replicate(True, session_id, replicas, truncate_len, priority)
 
@@ -398,7 +406,7 @@ class Dataplane:
 
     def packet_out(self, data: bytes) -> None:
         """A packet enters at the CPU port, `packet_out` header first. TableFull: too many wait."""
-        if not self._options.cpu_port:
+        if not self.options.cpu_port:
             raise InvalidArgument("packet-out: the switch has no CPU port (--cpu-port)")
         if len(data) > MAX_PACKET_BYTES:
             raise InvalidArgument(f"packet-out of {len(data)} bytes; at most {MAX_PACKET_BYTES}")
@@ -431,6 +439,10 @@ class Dataplane:
             return Digest(name, values, event.time_us)
         finally:
             self._engine.ss_event_free(address)
+
+    def time_us(self) -> int:
+        """Microseconds since the switch's creation: what time stamps of packets count."""
+        return int(self._engine.ss_time_us(self._switch))
 
     def set_clock(self, seconds: float) -> None:
         """Stop the clock of meters and time stamps at a time after the switch's creation.

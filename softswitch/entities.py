@@ -49,7 +49,7 @@ class EntityStore:
         digests: Mapping[int, DigestQueue],
     ) -> None:
         self.pipeline = pipeline
-        self._view = view
+        self.view = view
         self.digests = digests
         self._profiles = {
             i: ProfileStore(
@@ -154,7 +154,7 @@ class EntityStore:
         which = entity.WhichOneof("entity")
         if which == "table_entry":
             message = entity.table_entry
-            store = self._tables.get(message.table_id) or self._table(message.table_id)
+            store = self._tables.get(message.table_id) or self.table(message.table_id)
             _operation(kind, store.insert, store.modify, store.delete)(message, undo)
         elif which == "action_profile_member":
             message = entity.action_profile_member
@@ -176,7 +176,7 @@ class EntityStore:
             _only_modify(kind, "a direct counter")
             message = entity.direct_counter_entry
             data = message.data if message.HasField("data") else None
-            table = self._table(message.table_entry.table_id)
+            table = self.table(message.table_entry.table_id)
             table.modify_direct_counter(message.table_entry, data, undo)
         elif which == "meter_entry":
             _only_modify(kind, "a meter")
@@ -185,7 +185,7 @@ class EntityStore:
         elif which == "direct_meter_entry":
             _only_modify(kind, "a direct meter")
             message = entity.direct_meter_entry
-            self._table(message.table_entry.table_id).modify_direct_meter(message, undo)
+            self.table(message.table_entry.table_id).modify_direct_meter(message, undo)
         elif which == "register_entry":
             _only_modify(kind, "a register")
             message = entity.register_entry
@@ -204,7 +204,8 @@ class EntityStore:
         else:
             raise _unsupported(which)
 
-    def _table(self, table_id: int) -> TableStore:
+    def table(self, table_id: int) -> TableStore:
+        """The entries of a table. Raises `Failure` INVALID_ARGUMENT when there is no such id."""
         return _known(self._tables, table_id, "table")
 
     # --- reads --------------------------------------------------------------------------------
@@ -247,7 +248,7 @@ class EntityStore:
         elif which == "direct_counter_entry":
             message = entity.direct_counter_entry.table_entry
             if message.table_id:
-                yield from self._table(message.table_id).read_direct_counters(message)
+                yield from self.table(message.table_id).read_direct_counters(message)
             else:
                 for table in self._tables.values():
                     if table.info.has_counter:
@@ -259,7 +260,7 @@ class EntityStore:
         elif which == "direct_meter_entry":
             message = entity.direct_meter_entry
             if message.table_entry.table_id:
-                yield from self._table(message.table_entry.table_id).read_direct_meters(message)
+                yield from self.table(message.table_entry.table_id).read_direct_meters(message)
             else:
                 for table in self._tables.values():
                     if table.info.meter is not None:
@@ -281,7 +282,7 @@ class EntityStore:
 
     def _read_tables(self, message: Any) -> Iterator[bytes]:
         if message.table_id:
-            yield from self._table(message.table_id).read(message)
+            yield from self.table(message.table_id).read(message)
             return
         if message.match or message.HasField("action"):
             raise invalid("a read of all tables (table_id 0) can have neither match nor action")

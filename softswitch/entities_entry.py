@@ -62,6 +62,10 @@ class EntrySet:
             raise Failure(NOT_FOUND, f"{self._where} has no entry with this match")
         return key, entry, canonical
 
+    def with_handle(self, handle: int) -> Entry | None:
+        """The entry that has this handle in the data plane."""
+        return next((e for e in self.by_key.values() if e.handle == handle), None)
+
     def named(self, message: Any) -> Entry:
         """The entry that a TableEntry names, which may be the default entry."""
         if not message.is_default_action:

@@ -80,6 +80,11 @@ class TableStore:
             self._add_initial(const.match, const.priority, const.action, handle)
         self._initial = {key: entry.wire for key, entry in self._entries.by_key.items()}
 
+    @property
+    def entries(self) -> EntrySet:
+        """What is there, for who shows it."""
+        return self._entries
+
     def _add_initial(
         self, match: tuple[FieldMatch, ...], priority: int, action: ActionCall, handle: int
     ) -> None:

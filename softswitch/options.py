@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
 
+from softswitch.control.protocol import default_path
 from softswitch.values import (
     MAX_QUEUE_DEPTH,
     MAX_QUEUE_RATE,
@@ -66,8 +67,10 @@ class Options:
     """A parsed command line.
 
     `address` is where the server listens, with TLS when `tls` says so. `program` is the BMv2 JSON
-    to start with; None waits for a controller (--no-p4). `notices` are sentences about options that
-    were given and have no effect, or a dangerous one. Log sizes in bytes, 0: no limit.
+    to start with; None waits for a controller (--no-p4). `control` is the socket of
+    softswitch-ctl, None: there is none; one that was given must be free. `notices` are sentences
+    about options that were given and have no effect, or a dangerous one. Log sizes in bytes, 0: no
+    limit.
     """
 
     dataplane: DataplaneOptions
@@ -79,6 +82,8 @@ class Options:
     log_level: str
     log_max_size: int
     log_max_files: int
+    control: Path | None
+    control_given: bool
     notices: tuple[str, ...]
 
 
@@ -169,6 +174,11 @@ def _switch_parser(version_text: str) -> _Parser:
         help="print the newest version of BMv2's JSON that is known, and exit",
     )  # fmt: skip
     parser.add_argument("--device-id", type=_natural, default=0, metavar="N", help="default 0")
+    parser.add_argument(
+        "--control", metavar="PATH",
+        help="socket for softswitch-ctl, 'none' for none; default "
+        f"{default_path(0).parent}/device-N.sock",
+    )  # fmt: skip
     parser.add_argument("--no-p4", action="store_true", help="start without a program")
     parser.add_argument(
         "--pcap",
@@ -287,6 +297,12 @@ def _tls(target: argparse.Namespace, notices: list[str], parser: _Parser) -> Tls
     return TlsFiles(certificate, key, ca, target.grpc_server_with_client_auth)
 
 
+def _control(switch: argparse.Namespace) -> Path | None:
+    if switch.control is None:
+        return default_path(switch.device_id)
+    return None if switch.control == "none" else Path(switch.control)
+
+
 def _is_open(address: str) -> bool:
     """Whether machines other than this one may reach the address."""
     if address.startswith("unix"):
@@ -378,5 +394,7 @@ def parse(arguments: Sequence[str]) -> Options:
         log_level=switch.log_level,
         log_max_size=switch.log_file_max_size,
         log_max_files=switch.log_file_max_files,
+        control=_control(switch),
+        control_given=switch.control is not None,
         notices=tuple(notices),
     )

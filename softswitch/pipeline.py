@@ -16,6 +16,7 @@ from typing import Any
 
 from finsy.proto import p4r
 
+from softswitch.bmjson import Program
 from softswitch.bmread import read_program
 from softswitch.boundary import DataplaneLike, PipelineLike
 from softswitch.codegen import translate
@@ -48,6 +49,20 @@ class Config:
     program: bytes
     """The BMv2 JSON."""
 
+    parsed: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The program that forwards packets, and its entities.
+
+    `from_controller` is False for one of the command line, which P4Runtime does not know.
+    """
+
+    program: Program
+    store: EntityStore
+    from_controller: bool
+
 
 def verify(message: Any) -> Config:
     """Check a ForwardingPipelineConfig. Raises `Failure` INVALID_ARGUMENT or UNIMPLEMENTED."""
@@ -57,19 +72,20 @@ def verify(message: Any) -> Config:
         raise invalid("the config has no p4_device_config; it must be p4c's BMv2 JSON")
     program = device_data(message.p4_device_config)
     try:
-        description = describe(read_program(program))
+        parsed = read_program(program)
+        description = describe(parsed)
     except DataplaneError as error:
         raise invalid(f"p4_device_config: {error}") from None
     info = view(message.p4info)
     check_same_program(info, description)
     packet_in, packet_out = packet_headers(info)
-    return Config(message, info, description, packet_in, packet_out, program)
+    return Config(message, info, description, packet_in, packet_out, program, parsed)
 
 
 def check_translates(config: Config) -> None:
     """Translate the program without running it. Raises `Failure` as loading it would."""
     try:
-        translate(read_program(config.program))
+        translate(config.parsed)
     except DataplaneError as error:
         raise invalid(f"p4_device_config: {error}") from None
 
@@ -108,6 +124,8 @@ class PipelineManager:
     """The configuration of a data plane and the store of its entities.
 
     `lock` is held while the program is replaced; whoever reads or writes entities takes it first.
+
+    `running` has the program that forwards, also while another one is saved for COMMIT.
     """
 
     def __init__(self, dataplane: DataplaneLike, hub: StreamHub) -> None:
@@ -117,6 +135,7 @@ class PipelineManager:
         self._saved: Config | None = None
         self._store: EntityStore | None = None
         self._idle: IdleMonitor | None = None
+        self.running: Running | None = None
         self.lock = asyncio.Lock()
         self._changed_ports: set[int] = set()
         self._following: asyncio.Task[None] | None = None
@@ -145,6 +164,11 @@ class PipelineManager:
             if self._store is not None:
                 for port in ports:
                     self._store.port_changed(port)
+
+    def adopt(self, program: Program, description: Description, info: P4InfoView) -> None:
+        """The data plane has loaded a program that no controller gave; `info` stands for P4Info."""
+        store = EntityStore(info, description, self._dataplane, {})
+        self.running = Running(program, store, from_controller=False)
 
     def get(self, response_type: int) -> Any:
         """A GetForwardingPipelineConfigResponse; its config is unset when there is none."""
@@ -220,6 +244,7 @@ class PipelineManager:
         loop = asyncio.get_running_loop()
         self._idle = IdleMonitor(store.idle_timeouts(), loop, self._hub.publish)
         self._committed, self._saved, self._store = config, None, store
+        self.running = Running(config.parsed, store, from_controller=True)
         self._hub.configure(config.packet_in, config.packet_out, store.digests)
         log.info(
             "pipeline committed: %d tables, %d bytes of program",

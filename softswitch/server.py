@@ -58,14 +58,17 @@ class _WriteCall:
 
 
 class P4RuntimeServer:
-    """Serves one data plane as one P4Runtime device."""
+    """Serves one data plane as one P4Runtime device.
+
+    `pipeline` is the program and its entities, for who else works on them.
+    """
 
     def __init__(self, dataplane: DataplaneLike, device_id: int) -> None:
         self._dataplane = dataplane
         self._arbitration = Arbitration(device_id)
         self._outboxes: dict[Client, Outbox] = {}
         self._hub = StreamHub(self._arbitration, dataplane, self._outboxes.__getitem__)
-        self._pipeline = PipelineManager(dataplane, self._hub)
+        self.pipeline = PipelineManager(dataplane, self._hub)
         self._server: Any = None
         self._stopping = threading.Event()
         self._events: asyncio.Future[None] | None = None
@@ -110,7 +113,7 @@ class P4RuntimeServer:
     async def stop(self) -> None:
         """Close all streams and the port, and end the event thread."""
         self._stopping.set()
-        self._pipeline.close()
+        self.pipeline.close()
         if self._server is not None:
             await self._server.stop(_STOP_GRACE_S)
         if self._events is not None:
@@ -146,7 +149,7 @@ class P4RuntimeServer:
                 # A client that gives up waiting must not leave the data plane frozen.
                 outcomes = await asyncio.shield(asyncio.ensure_future(self._write_frozen(call)))
             else:
-                async with self._pipeline.lock:
+                async with self.pipeline.lock:
                     store = self._check_write(request)
                     outcomes = store.write(
                         request.updates, rollback=_needs_rollback(request), wire=call.wire
@@ -166,7 +169,7 @@ class P4RuntimeServer:
 
     async def _write_frozen(self, call: _WriteCall) -> list[Failure | None]:
         """Apply a batch of which every packet sees either all or nothing."""
-        async with self._pipeline.lock:
+        async with self.pipeline.lock:
             store = self._check_write(call.request)
             try:
                 await asyncio.to_thread(store.pipeline.freeze, _FREEZE_S)
@@ -181,13 +184,13 @@ class P4RuntimeServer:
     def _check_write(self, request: Any) -> EntityStore:
         """The store that a write goes to. Raises `Failure` unless the primary sent it."""
         self._arbitration.check_primary(request)
-        return self._pipeline.store
+        return self.pipeline.store
 
     async def _read(self, request: Any, context: Any) -> None:
         try:
             self._arbitration.check_device(request.device_id)
-            async with self._pipeline.lock:
-                found, outcomes = self._pipeline.store.read(request.entities)
+            async with self.pipeline.lock:
+                found, outcomes = self.pipeline.store.read(request.entities)
         except Failure as failure:
             await _abort(context, failure, "Read")
         for response in responses(found):
@@ -205,14 +208,14 @@ class P4RuntimeServer:
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def _set_pipeline_locked(self, request: Any) -> None:
-        async with self._pipeline.lock:
+        async with self.pipeline.lock:
             self._arbitration.check_primary(request)
-            await self._pipeline.set(request)
+            await self.pipeline.set(request)
 
     async def _get_pipeline(self, request: Any, context: Any) -> Any:
         try:
             self._arbitration.check_device(request.device_id)
-            return self._pipeline.get(request.response_type)
+            return self.pipeline.get(request.response_type)
         except Failure as failure:
             await _abort(context, failure, "GetForwardingPipelineConfig")
 
@@ -284,7 +287,7 @@ class P4RuntimeServer:
         try:
             for event in batch:
                 if isinstance(event, PortStatus):
-                    self._pipeline.port_changed(event.port, event.up)
+                    self.pipeline.port_changed(event.port, event.up)
                 else:
                     self._hub.handle_event(event)
         finally:

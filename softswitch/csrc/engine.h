@@ -260,7 +260,7 @@ void ss_rest(struct ss_switch *sw);
 
 /* switch.c */
 uint64_t ss_now_ns(void);
-uint64_t ss_time_us(const struct ss_switch *sw);
+SS_API uint64_t ss_time_us(const struct ss_switch *sw);
 int ss_fail(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* program.c */
 void ss_unload(struct ss_switch *sw);

@@ -23,7 +23,7 @@ uint64_t ss_now_ns(void) {
 }
 
 /* Microseconds since the switch was created. */
-uint64_t ss_time_us(const struct ss_switch *sw) {
+SS_API uint64_t ss_time_us(const struct ss_switch *sw) {
     uint64_t fixed = __atomic_load_n(&sw->fixed_ns, __ATOMIC_RELAXED);
     return ((fixed ? fixed : ss_now_ns()) - sw->start_ns) / 1000;
 }

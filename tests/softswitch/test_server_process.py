@@ -33,7 +33,8 @@ def switch(
 ) -> Iterator[Any]:
     """A running switch; gives the process and its address. It is killed when it is still there."""
     process = subprocess.Popen(
-        command(*arguments, "--", "--grpc-server-addr", address, *target),
+        # A control socket only where a test says so: its default place is shared by all processes.
+        command("--control", "none", *arguments, "--", "--grpc-server-addr", address, *target),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
