@@ -60,6 +60,7 @@ MOST_EXAMINED = 4
 FEW_BYTES = (0, 1, 2, 3, 8, 0x45, 0xFF)
 TYPES = (0x0800, 0x0806, 0x86DD, 0x8847, 0x1234, 0x0101, 0x0000, 0x0001)
 SAME, STALE, DIFFERS, NOT_RUN = "same", "differs after others only", "DIFFERS", "not run"
+BMV2_DIED = "BMv2 died"
 RANDOM_PRIMITIVE = b"modify_field_rng_uniform"
 
 
@@ -140,6 +141,8 @@ def entries(source: random.Random, client: RawClient, samples: Sequence[Packet])
             for reference in table.action_refs
             if reference.scope != p4i.ActionRef.DEFAULT_ONLY
         ]
+        if not allowed:
+            continue
         kinds = {p4i.MatchField.MatchType.Name(field.match_type) for field in table.match_fields}
         for priority in range(1, 1 + min(ENTRIES_PER_TABLE, max(1, table.size))):
             entry = p4r.TableEntry(table_id=table.preamble.id)
@@ -216,9 +219,13 @@ class Comparison:
                 outputs += len(answer)
                 got = exchange(wires, port, data, answer, settle=number_ % SETTLE_EVERY == 0)
                 if got != answer:
+                    if not alive(theirs):
+                        return BMV2_DIED, [f"of port {port}: {data.hex()}"]
                     suspects.append((port, data))
                     if len(suspects) == MOST_EXAMINED:
                         break
+            if not alive(theirs):
+                return BMV2_DIED, [f"of port {port}: {data.hex()}, or one before it"]
             try:
                 counters, others = counter_values(mine), counter_values(theirs)
             except grpc.RpcError as error:
@@ -233,9 +240,11 @@ class Comparison:
             return f"{SAME}, {outputs} packets out", shown
         verdict = STALE
         for port, data in suspects:
-            with self.switches() as (dataplane, _, wires, _):
+            with self.switches() as (dataplane, _, wires, theirs):
                 answer = ask(dataplane, port, data) or []
                 got = exchange(wires, port, data, answer, settle=True)
+                if not alive(theirs):
+                    return BMV2_DIED, [f"of port {port}: {data.hex()}"]
             if got != answer:
                 verdict = DIFFERS
                 shown += [f"port {port}: {data.hex()}", *lines("ours", answer), *lines("BMv2", got)]
@@ -255,6 +264,15 @@ def write_both(mine: RawClient, theirs: RawClient, change: Any) -> None:
         raise SystemExit(
             f"{DIFFERS}: an entry: ours {refusals[0]!r}, BMv2 {refusals[1]!r}: {change}"
         )
+
+
+def alive(client: RawClient) -> bool:
+    """Some programs end BMv2, with an index that is out of bounds for example."""
+    try:
+        client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=5)
+    except grpc.RpcError:
+        return False
+    return True
 
 
 def ask(dataplane: Dataplane, port: int, data: bytes) -> Answer | None:
