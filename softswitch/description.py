@@ -8,7 +8,9 @@ itself put into its tables.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from softswitch import bmjson
 from softswitch.errors import BadProgram
@@ -90,11 +92,13 @@ def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
     actions = [bmjson.find_action(program, i, table.name) for i in table.actions]
     entries = table.entries or ()
     ternary = table.match_type in ("ternary", "range")
+    widths = [_width(program, key, table.name) for key in table.keys]
     return TableDescription(
         name=table.name,
         size=table.max_size,
         keys=tuple(
-            KeyDescription(k.name, k.match_type, _width(program, k, table.name)) for k in table.keys
+            KeyDescription(k.name, k.match_type, width)
+            for k, width in zip(table.keys, widths, strict=True)
         ),
         actions={a.name: tuple(width for _, width in a.params) for a in actions},
         profile=table.profile,
@@ -103,7 +107,7 @@ def _table(table: bmjson.Table, program: bmjson.Program) -> TableDescription:
         else call(table.default_action, table.default_data),
         entries=tuple(
             ConstEntry(
-                tuple(FieldMatch(*key) for key in e.keys),
+                tuple(map(_canonical, e.keys, widths)),
                 table.above_entries - e.priority if ternary else 0,
                 call(e.action, e.data),
             )
@@ -120,6 +124,16 @@ def _meter_bytes(table: bmjson.Table, program: bmjson.Program) -> bool | None:
     if table.meter not in program.meters:
         raise BadProgram(f"{table.name}: there is no direct meter {table.meter!r}")
     return program.meters[table.meter].bytes
+
+
+def _canonical(key: tuple[int, int | None, int | None, int | None], width: int) -> FieldMatch:
+    """A key of a program's entry as P4Runtime tells it: without the bits that do not matter."""
+    value, mask, prefix_len, high = key
+    if mask is not None:
+        value &= mask
+    if prefix_len is not None:
+        value = value >> (width - prefix_len) << (width - prefix_len)
+    return FieldMatch(value, mask, prefix_len, high)
 
 
 def _width(program: bmjson.Program, key: bmjson.TableKey, table: str) -> int:
@@ -139,6 +153,9 @@ def _width(program: bmjson.Program, key: bmjson.TableKey, table: str) -> int:
     raise BadProgram(f"{table}: key {key.name} is the unknown field {key.target}")
 
 
+# p4c's own tables, of statements outside of actions; the P4Info does not have them.
+_HIDDEN_TABLE = "tbl_"
+
 _JSON_KINDS = {
     MatchKind.EXACT: ("exact", "valid"),
     MatchKind.LPM: ("lpm",),
@@ -148,20 +165,43 @@ _JSON_KINDS = {
 }
 
 
+def leave_out_absent(view: P4InfoView, description: Description) -> list[str]:
+    """Take what p4c has optimised away out of a view; gives its names.
+
+    p4c describes all objects of the source in the P4Info, and leaves those out of the JSON which
+    cannot be reached. Raises `Failure` when the program has a table instead that the P4Info does
+    not know: then it is another program's P4Info.
+    """
+    known = {table.name for table in view.tables.values()}
+    foreign = [t for t in description.tables if t not in known and not t.startswith(_HIDDEN_TABLE)]
+    left_out = []
+    kinds: tuple[tuple[str, dict[int, Any], Collection[str]], ...] = (
+        ("table", view.tables, description.tables),
+        ("action profile", view.profiles, description.profiles),
+        ("digest", view.digests, description.digests),
+        ("counter", view.counters, description.counters),
+        ("register", view.registers, description.registers),
+        ("meter", view.meters, description.meters),
+        ("value set", view.value_sets, description.value_sets),
+    )
+    for kind, infos, names in kinds:
+        for number, info in list(infos.items()):
+            if info.name in names:
+                continue
+            if kind == "table" and foreign:
+                raise _mismatch(f"table {info.name!r} is not in the program")
+            del infos[number]
+            left_out.append(f"{kind} {info.name}")
+    return left_out
+
+
 def check_same_program(view: P4InfoView, description: Description) -> None:
-    """Raise `Failure` when a P4Info belongs to another program, naming the object."""
+    """Raise `Failure` when a P4Info belongs to another program, naming the object.
+
+    What the program does not have is left out already (`leave_out_absent`).
+    """
     for table in view.tables.values():
-        described = description.tables.get(table.name)
-        if described is None:
-            raise _mismatch(f"table {table.name!r} is not in the program")
-        _check_table(table, described, view)
-    for kind, infos, names in (
-        ("action profile", view.profiles.values(), description.profiles),
-        ("digest", view.digests.values(), description.digests),
-    ):
-        for info in infos:
-            if info.name not in names:
-                raise _mismatch(f"{kind} {info.name!r} is not in the program")
+        _check_table(table, description.tables[table.name], view)
     register_sizes = {name: size for name, (size, _) in description.registers.items()}
     meter_sizes = {name: size for name, (size, _) in description.meters.items()}
     for kind, arrays, sizes in (
@@ -170,8 +210,6 @@ def check_same_program(view: P4InfoView, description: Description) -> None:
         ("meter", view.meters.values(), meter_sizes),
     ):
         for array in arrays:
-            if array.name not in sizes:
-                raise _mismatch(f"{kind} {array.name!r} is not in the program")
             if array.size != sizes[array.name]:
                 raise _mismatch(
                     f"{kind} {array.name!r} has size {array.size}, "
@@ -191,8 +229,6 @@ def check_same_program(view: P4InfoView, description: Description) -> None:
 
 def _check_value_set(info: ValueSetInfo, description: Description) -> None:
     where = f"value set {info.name!r}"
-    if info.name not in description.value_sets:
-        raise _mismatch(f"{where} is not in the program")
     described = description.value_sets[info.name]
     width = sum(f.width for f in info.fields)
     if (info.size, width) != described and not any(f.translated for f in info.fields):
@@ -233,7 +269,8 @@ def _check_table(table: TableInfo, described: TableDescription, view: P4InfoView
         raise _mismatch(f"{where} has {some}, in the program {other}")
     if table.meter is not None and described.meter_bytes is not None:
         _check_unit(f"{where}, direct meter", table.meter, described.meter_bytes)
-    profile = view.profiles[table.profile_id].name if table.profile_id else None
+    owner = view.profiles.get(table.profile_id)
+    profile = owner.name if owner else None
     if profile != described.profile:
         raise _mismatch(
             f"{where} has action profile {profile!r}, in the program {described.profile!r}"

@@ -20,7 +20,12 @@ from softswitch.bmjson import Program
 from softswitch.bmread import read_program
 from softswitch.boundary import DataplaneLike, PipelineLike
 from softswitch.codegen import translate
-from softswitch.description import Description, check_same_program, describe
+from softswitch.description import (
+    Description,
+    check_same_program,
+    describe,
+    leave_out_absent,
+)
 from softswitch.digests import DigestQueue
 from softswitch.entities import EntityStore
 from softswitch.errors import DataplaneError
@@ -77,6 +82,8 @@ def verify(message: Any) -> Config:
     except DataplaneError as error:
         raise invalid(f"p4_device_config: {error}") from None
     info = view(message.p4info)
+    if left_out := leave_out_absent(info, description):
+        log.warning("p4c has optimised away, and writes are refused for: %s", ", ".join(left_out))
     check_same_program(info, description)
     packet_in, packet_out = packet_headers(info)
     return Config(message, info, description, packet_in, packet_out, program, parsed)

@@ -38,14 +38,16 @@ OUTBOX_MESSAGES = 4096
 
 
 class PacketHeader:
-    """The layout of a `@controller_header`: fields from the most significant bit on."""
+    """The layout of a `@controller_header`: fields from the most significant bit on.
+
+    A P4Info does not have the fields that the program marks as `@padding`: as on BMv2 they are
+    taken to be the last bits, up to a whole byte.
+    """
 
     def __init__(self, fields: tuple[Value, ...], name: str) -> None:
         self._name = name
-        bits = sum(f.width for f in fields)
-        if bits % 8:
-            raise invalid(f"P4Info: controller header {name!r} has {bits} bits, not whole bytes")
-        self.length = bits // 8
+        self.length = -(-sum(field.width for field in fields) // 8)
+        bits = 8 * self.length
         self._fields: dict[int, tuple[Value, int]] = {}
         for field in fields:
             bits -= field.width

@@ -162,6 +162,35 @@ def _id_twice() -> Any:
     return config
 
 
+def _absent() -> Any:
+    """A config whose P4Info has a table, a counter and a digest that p4c left out of the JSON."""
+    config = load_config()
+    for messages, number in (
+        (config.p4info.tables, 0x02FFFFF0),
+        (config.p4info.counters, 0x12FFFFF0),
+        (config.p4info.digests, 0x17FFFFF0),
+    ):
+        absent = messages.add()
+        absent.CopyFrom(messages[0])
+        absent.preamble.id = number
+        absent.preamble.name = f"Ingress.absent_{number}"
+        absent.preamble.alias = f"absent_{number}"
+    return config
+
+
+def test_what_p4c_has_optimised_away_is_left_out_and_refused(setup: Setup) -> None:
+    config = _absent()
+    setup.client.set_pipeline(config=config)
+    assert setup.get().config == config
+    write = setup.client.insert("exact_table", {"dst_mac": 1}, "drop")
+    setup.client.write(write)
+    write.entity.table_entry.table_id = 0x02FFFFF0
+    ((code, message),) = setup.client.outcomes(write)
+    assert code == "INVALID_ARGUMENT"
+    assert f"{0x02FFFFF0}" in message
+    assert len(setup.client.read(entity(table_entry=p4r.TableEntry()))) >= 1
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

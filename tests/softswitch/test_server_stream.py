@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from softswitch.digests import DigestQueue
 from softswitch.p4info import DigestInfo, Value
 from softswitch.p4types import Bits, Members
-from softswitch.status import Failure
 from softswitch.stream import OUTBOX_MESSAGES, Outbox, PacketHeader
 from softswitch.values import Digest, PacketIn
 from tests.softswitch.p4rt import (
@@ -197,9 +196,17 @@ def test_header_packs_and_unpacks(case: tuple[list[int], tuple[int, ...]], paylo
     assert all(len(m.value) == 1 or m.value[0] for m in packet.metadata)
 
 
-def test_header_of_odd_length_is_refused() -> None:
-    with pytest.raises(Failure, match="9 bits, not whole bytes"):
-        PacketHeader((Value(1, "port", 9),), "packet_in")
+def test_header_is_padded_at_its_end() -> None:
+    header = PacketHeader((Value(1, "port", 9), Value(2, "target", 9)), "packet_in")
+    given = [
+        p4r.PacketMetadata(metadata_id=1, value=b"\x01\x02"),
+        p4r.PacketMetadata(metadata_id=2, value=b"\x03"),
+    ]
+    assert header.pack(given) == (0x102 << 15 | 3 << 6).to_bytes(3, "big")
+    packet = p4r.PacketIn()
+    assert header.unpack((0x102 << 15 | 3 << 6 | 0x3F).to_bytes(3, "big") + b"rest", packet)
+    assert list(packet.metadata) == given
+    assert packet.payload == b"rest"
 
 
 def test_slow_client_loses_packets_but_no_notices() -> None:
