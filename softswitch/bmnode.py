@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from softswitch.bmjson import (
     Arg,
@@ -65,6 +65,14 @@ class Node:
         if not isinstance(node.value, list):
             raise node.fail("an array")
         return [Node(v, f"{node.path}[{i}]") for i, v in enumerate(node.value)]
+
+    def row(self, count: int, key: str | None = None, *, or_more: bool = False) -> list[Node]:
+        """The elements of an array that must have so many."""
+        node = self if key is None else self.get(key)
+        elements = node.array()
+        if len(elements) < count or (len(elements) > count and not or_more):
+            raise node.fail(f"an array of {count}{' or more' if or_more else ''}")
+        return elements
 
     def optional_array(self, key: str) -> list[Node]:
         """The elements of an array that may be missing."""
@@ -135,6 +143,40 @@ class Node:
         return table[name]
 
 
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _HasId(_HasName, Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+NamedT = TypeVar("NamedT", bound=_HasName)
+NumberedT = TypeVar("NumberedT", bound=_HasId)
+
+
+def by_name(objects: Iterable[NamedT]) -> dict[str, NamedT]:
+    """The objects by name. BadProgram when two share one."""
+    found: dict[str, NamedT] = {}
+    for each in objects:
+        if each.name in found:
+            raise BadProgram(f"{each.name}: there are two {type(each).__name__} of this name")
+        found[each.name] = each
+    return found
+
+
+def by_id(objects: Iterable[NumberedT]) -> dict[int, NumberedT]:
+    """The objects by number. BadProgram when two share one."""
+    found: dict[int, NumberedT] = {}
+    for each in objects:
+        if each.id in found:
+            raise BadProgram(f"{each.name}: another {type(each).__name__} has number {each.id} too")
+        found[each.id] = each
+    return found
+
+
 _NAMED = ("calculation", "counter_array", "register_array", "meter_array", "extern")
 _UNSUPPORTED = ("register", "field_list")
 
@@ -154,7 +196,7 @@ def read_expr(node: Node) -> Expr:
 
 def read_field(node: Node) -> Expr:
     """A field as [header, field]; p4c has an operation for the header when it asks for validity."""
-    header, field = node.array()
+    header, field = node.row(2)
     if isinstance(header.value, dict) and field.value == "$valid$":
         return Op("valid", None, _operation(header))
     return FieldRef(header.text(), field.text())
@@ -172,7 +214,7 @@ def read_arg(node: Node) -> Arg:
         case "field":
             return read_field(node.get("value"))
         case "stack_field":
-            stack, field = node.array("value")
+            stack, field = node.row(2, "value")
             return LastField(stack.text(), field.text())
         case "hexstr":
             if width := node.optional("bitwidth"):
@@ -191,7 +233,7 @@ def read_arg(node: Node) -> Arg:
         case "header_union_stack":
             return UnionStackRef(node.text("value"))
         case "union_stack_field":
-            stack, member, field = node.array("value")
+            stack, member, field = node.row(3, "value")
             return LastUnionField(stack.text(), member.text(), field.text())
         case "string":
             return Text(node.text("value"))

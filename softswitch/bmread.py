@@ -42,10 +42,13 @@ from softswitch.bmjson import (
     UnionStack,
     ValueSet,
 )
-from softswitch.bmnode import Node, read_arg, read_expr, read_field
+from softswitch.bmnode import Node, by_id, by_name, read_arg, read_expr, read_field
 from softswitch.errors import BadProgram, Unsupported
 
 # A refusal for each kind of object that would otherwise have to be ignored.
+WIDEST = 1 << 16
+"""Bits of a field, parameter or cell: more would only be a mistake."""
+
 _REFUSED_LISTS = {
     "extern_instances": "extern instances are not supported",
 }
@@ -63,18 +66,18 @@ def read_program(text: bytes | str) -> Program:
     except ValueError as e:
         raise BadProgram(f"BMv2 JSON: not JSON: {e}") from e
     root = Node(raw, "BMv2 JSON")
-    version = root.get("__meta__").array("version")
-    if len(version) != 2 or version[0].integer() != 2:
+    version = root.get("__meta__").row(2, "version")
+    if version[0].integer() != 2:
         raise BadProgram(f"{version[0].path}: format version {raw['__meta__']}, this reads 2.x")
     for key, why in _REFUSED_LISTS.items():
         for item in root.optional_array(key):
             raise Unsupported(item.text("name"), why)
-    types = {t.name: t for t in map(_header_type, root.array("header_types"))}
-    headers = {h.name: h for h in (_header(n, types) for n in root.array("headers"))}
-    by_id = {n.integer("id"): n.text("name") for n in root.array("headers")}
-    unions = {union.name: union for union in _unions(root, headers, by_id)}
+    types = by_name(map(_header_type, root.array("header_types")))
+    headers = by_name(_header(n, types) for n in root.array("headers"))
+    names = {n.integer("id"): n.text("name") for n in root.array("headers")}
+    unions = by_name(_unions(root, headers, names))
     counters, direct = _counters(root)
-    pipelines = {p.name: p for p in map(_pipeline, root.array("pipelines"))}
+    pipelines = by_name(map(_pipeline, root.array("pipelines")))
     parsers = root.array("parsers")
     deparsers = root.array("deparsers")
     if len(parsers) != 1 or len(deparsers) != 1 or set(pipelines) != {"ingress", "egress"}:
@@ -82,45 +85,54 @@ def read_program(text: bytes | str) -> Program:
     return Program(
         header_types=types,
         headers=headers,
-        stacks={s.name: s for s in (_stack(n, types, by_id) for n in root.array("header_stacks"))},
+        stacks=by_name(_stack(n, types, names) for n in root.array("header_stacks")),
         unions=unions,
-        union_stacks={s.name: s for s in _union_stacks(root)},
+        union_stacks=by_name(_union_stacks(root)),
         errors=_errors(root),
         parser=_parser(parsers[0]),
-        value_sets={v.name: v for v in map(_value_set, root.optional_array("parse_vsets"))},
+        value_sets=by_name(map(_value_set, root.optional_array("parse_vsets"))),
         deparse_order=tuple(n.text() for n in deparsers[0].array("order")),
         deparse_primitives=tuple(map(_primitive, deparsers[0].optional_array("primitives"))),
         counters=counters,
         direct_counters=direct,
-        registers={r.name: r for r in map(_register, root.array("register_arrays"))},
-        meters={m.name: m for m in map(_meter, root.optional_array("meter_arrays"))},
-        calculations={c.name: c for c in map(_calculation, root.array("calculations"))},
+        registers=by_name(map(_register, root.array("register_arrays"))),
+        meters=by_name(map(_meter, root.optional_array("meter_arrays"))),
+        calculations=by_name(map(_calculation, root.array("calculations"))),
         checksums=tuple(map(_checksum, root.array("checksums"))),
-        actions={a.id: a for a in map(_action, root.array("actions"))},
+        actions=by_id(map(_action, root.array("actions"))),
         pipelines=pipelines,
-        learn_lists={f.id: f for f in map(_field_list, root.array("learn_lists"))},
-        field_lists={f.id: f for f in map(_field_list, root.optional_array("field_lists"))},
+        learn_lists=by_id(map(_field_list, root.array("learn_lists"))),
+        field_lists=by_id(map(_field_list, root.optional_array("field_lists"))),
         aliases=dict(_aliases(root)),
     )
+
+
+def _width(node: Node, owner: str) -> int:
+    """A number of bits."""
+    width = node.integer()
+    if width > WIDEST:
+        raise Unsupported(owner, f"{node.path}: {width} bits; at most {WIDEST}")
+    return width
 
 
 def _header_type(node: Node) -> HeaderType:
     name = node.text("name")
     fields = []
     for f in node.array("fields"):
-        parts = f.array()
+        parts = f.row(2, or_more=True)
         if parts[1].value == "*":
             fields.append(Field(parts[0].text(), 0, signed=False, varbit=True))
             continue
         if len(parts) > 3 and parts[3].value:
             raise Unsupported(f"{name}.{parts[0].text()}", "saturating fields are not supported")
         signed = len(parts) > 2 and bool(parts[2].value)
-        fields.append(Field(parts[0].text(), parts[1].integer(), signed))
+        fields.append(Field(parts[0].text(), _width(parts[1], name), signed))
+    by_name(fields)
     varbits = [field for field in fields if field.varbit]
     if len(varbits) > 1:
         raise BadProgram(f"{node.path}: {name} has more than one variable-length field")
     if varbits:
-        most = 8 * node.integer("max_length") - sum(field.width for field in fields)
+        most = _width(node.get("max_length"), name) * 8 - sum(field.width for field in fields)
         if most < 0:
             raise BadProgram(f"{node.path}.max_length: less than the other fields of {name}")
         if node.optional("length_exp"):
@@ -138,11 +150,20 @@ def _header(node: Node, types: Mapping[str, HeaderType]) -> Header:
     )
 
 
-def _stack(node: Node, types: Mapping[str, HeaderType], by_id: Mapping[int, str]) -> Stack:
+def _distinct(nodes: list[Node]) -> tuple[int, ...]:
+    """Numbers that are there once."""
+    numbers = tuple(node.integer() for node in nodes)
+    for place, number in enumerate(numbers):
+        if number in numbers[:place]:
+            raise nodes[place].fail("a number that is not there already")
+    return numbers
+
+
+def _stack(node: Node, types: Mapping[str, HeaderType], names: Mapping[int, str]) -> Stack:
     return Stack(
         node.text("name"),
         node.lookup("header_type", types, "header type"),
-        tuple(_by_ids(node, "header_ids", by_id, "header")),
+        tuple(_by_ids(node, "header_ids", names, "header")),
     )
 
 
@@ -156,17 +177,17 @@ def _by_ids(node: Node, key: str, names: Mapping[int, str], what: str) -> list[s
     return found
 
 
-def _unions(root: Node, headers: Mapping[str, Header], by_id: Mapping[int, str]) -> Iterator[Union]:
+def _unions(root: Node, headers: Mapping[str, Header], names: Mapping[int, str]) -> Iterator[Union]:
     types = {n.text("name"): n for n in root.optional_array("header_union_types")}
     for node in root.optional_array("header_unions"):
         kind = node.lookup("union_type", types, "union type")
-        instances = _by_ids(node, "header_ids", by_id, "header")
+        instances = _by_ids(node, "header_ids", names, "header")
         members = kind.array("headers")
         if len(members) != len(instances):
             raise BadProgram(f"{node.path}: {len(members)} members, {len(instances)} headers")
         union = {}
         for member, instance in zip(members, instances, strict=True):
-            name, header_type = member.array()
+            name, header_type = member.row(2)
             if headers[instance].type.name != header_type.text():
                 raise BadProgram(f"{node.path}: {instance} is not of type {header_type.value}")
             union[name.text()] = instance
@@ -174,14 +195,15 @@ def _unions(root: Node, headers: Mapping[str, Header], by_id: Mapping[int, str])
 
 
 def _union_stacks(root: Node) -> Iterator[UnionStack]:
-    by_id = {n.integer("id"): n.text("name") for n in root.optional_array("header_unions")}
+    names = {n.integer("id"): n.text("name") for n in root.optional_array("header_unions")}
     for node in root.optional_array("header_union_stacks"):
-        unions = _by_ids(node, "header_union_ids", by_id, "header union")
+        unions = _by_ids(node, "header_union_ids", names, "header union")
         yield UnionStack(node.text("name"), tuple(unions))
 
 
 def _errors(root: Node) -> dict[str, int]:
-    errors = {n.array()[0].text(): n.array()[1].integer() for n in root.optional_array("errors")}
+    pairs = [n.row(2) for n in root.optional_array("errors")]
+    errors = {name.text(): number.integer() for name, number in pairs}
     free = max(errors.values(), default=-1) + 1
     for name in CORE_ERRORS:
         if name not in errors:
@@ -197,14 +219,18 @@ def _primitive(node: Node) -> Primitive:
 
 
 def _action(node: Node) -> Action:
-    params = tuple((n.text("name"), n.integer("bitwidth")) for n in node.array("runtime_data"))
+    name = node.text("name")
+    params = tuple(
+        (n.text("name"), _width(n.get("bitwidth"), name)) for n in node.array("runtime_data")
+    )
     primitives = tuple(map(_primitive, node.array("primitives")))
-    return Action(node.integer("id"), node.text("name"), params, primitives)
+    return Action(node.integer("id"), name, params, primitives)
 
 
 def _parser_op(node: Node, state: str) -> ParserOp:
     op = node.text("op")
-    args = node.array("parameters")
+    count = {"extract_VL": 2, "set": 2, "verify": 2}.get(op, 1)
+    args = node.row(count, "parameters")
     match op:
         case "extract" | "extract_VL":
             return _extract(args, state)
@@ -231,7 +257,7 @@ def _extract(args: list[Node], state: str) -> ParserOp:
         case "stack":
             return ParserOp("extract_stack", target=args[0].text("value"), length=length)
         case "union_stack":
-            stack, member = args[0].array("value")
+            stack, member = args[0].row(2, "value")
             return ParserOp(
                 "extract_union_stack", target=stack.text(), member=member.text(), length=length
             )
@@ -241,8 +267,8 @@ def _extract(args: list[Node], state: str) -> ParserOp:
 
 def _source(node: Node) -> Expr | Lookahead:
     if node.text("type") == "lookahead":
-        offset, width = node.array("value")
-        return Lookahead(offset.integer(), width.integer())
+        offset, width = node.row(2, "value")
+        return Lookahead(_width(offset, "lookahead"), _width(width, "lookahead"))
     return read_expr(node)
 
 
@@ -303,7 +329,7 @@ def _checksum(node: Node) -> Checksum:
     name = node.text("name")
     if node.text("type") != "generic":
         raise Unsupported(name, f"checksum type {node.text('type')} is not supported")
-    header, field = node.array("target")
+    header, field = node.row(2, "target")
     condition = node.optional("if_cond")
     return Checksum(
         name,
@@ -328,7 +354,8 @@ def _counters(root: Node) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def _register(node: Node) -> Register:
-    return Register(node.text("name"), node.integer("size"), node.integer("bitwidth"))
+    name = node.text("name")
+    return Register(name, node.integer("size"), _width(node.get("bitwidth"), name))
 
 
 def _meter(node: Node) -> Meter:
@@ -340,7 +367,7 @@ def _meter(node: Node) -> Meter:
         raise node.get("type").fail("packets or bytes")
     target = None
     if node.flag("is_direct", default=False):
-        header, field = node.array("result_target")
+        header, field = node.row(2, "result_target")
         target = header.text(), field.text()
     return Meter(name, node.integer("size"), kind == "bytes", target)
 
@@ -352,15 +379,15 @@ def _field_list(node: Node) -> FieldList:
             raise Unsupported(
                 node.text("name"), f"element of type {e.text('type')} in a field list"
             )
-        header, field = e.array("value")
+        header, field = e.row(2, "value")
         fields.append((header.text(), field.text()))
     return FieldList(node.integer("id"), node.text("name"), tuple(fields))
 
 
 def _aliases(root: Node) -> Iterator[tuple[str, tuple[str, str]]]:
     for n in root.optional_array("field_aliases"):
-        alias, target = n.array()
-        header, field = target.array()
+        alias, target = n.row(2)
+        header, field = target.row(2)
         yield alias.text(), (header.text(), field.text())
 
 
@@ -370,9 +397,9 @@ def _pipeline(node: Node) -> Pipeline:
     return Pipeline(
         node.text("name"),
         node.optional_text("init_table") or None,
-        {t.name: t for t in map(_table, node.array("tables"))},
-        {c.name: c for c in map(_conditional, node.array("conditionals"))},
-        {p.name: p for p in map(_profile, node.array("action_profiles"))},
+        by_name(map(_table, node.array("tables"))),
+        by_name(map(_conditional, node.array("conditionals"))),
+        by_name(map(_profile, node.array("action_profiles"))),
     )
 
 
@@ -419,7 +446,7 @@ def _table(node: Node) -> Table:
         with_counters=node.flag("with_counters", default=False),
         meter=node.optional_text("direct_meters") or None,
         with_timeouts=node.flag("support_timeout", default=False),
-        actions=tuple(n.integer() for n in node.array("action_ids")),
+        actions=_distinct(node.array("action_ids")),
         next_tables={k: n.optional_text() or None for k, n in node.items("next_tables")},
         base_default_next=node.optional_text("base_default_next") or None,
         default_action=default.integer("action_id") if default else None,
