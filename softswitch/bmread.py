@@ -49,6 +49,8 @@ from softswitch.errors import BadProgram, Unsupported
 WIDEST = 1 << 16
 """Bits of a field, parameter or cell: more would only be a mistake."""
 
+WIDEST_INTRINSIC = 64
+
 _REFUSED_LISTS = {
     "extern_instances": "extern instances are not supported",
 }
@@ -74,6 +76,10 @@ def read_program(text: bytes | str) -> Program:
             raise Unsupported(item.text("name"), why)
     types = by_name(map(_header_type, root.array("header_types")))
     headers = by_name(_header(n, types) for n in root.array("headers"))
+    for field in headers["standard_metadata"].type.fields if "standard_metadata" in headers else ():
+        if field.width > WIDEST_INTRINSIC:
+            where = f"standard_metadata.{field.name}"
+            raise Unsupported(where, f"{field.width} bits; at most {WIDEST_INTRINSIC}")
     names = {n.integer("id"): n.text("name") for n in root.array("headers")}
     unions = by_name(_unions(root, headers, names))
     counters, direct = _counters(root)
@@ -127,7 +133,10 @@ def _header_type(node: Node) -> HeaderType:
             raise Unsupported(f"{name}.{parts[0].text()}", "saturating fields are not supported")
         signed = len(parts) > 2 and bool(parts[2].value)
         fields.append(Field(parts[0].text(), _width(parts[1], name), signed))
-    by_name(fields)
+    if "$valid$" in by_name(fields):
+        raise BadProgram(
+            f"{node.path}: {name} has a field of the name $valid$, which all headers have"
+        )
     varbits = [field for field in fields if field.varbit]
     if len(varbits) > 1:
         raise BadProgram(f"{node.path}: {name} has more than one variable-length field")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs with something wrong in them: refused with the name of an object, or translated to C that
-compiles; never another exception."""
+"""Programs with something wrong in them: refused by name, or translated to C that compiles."""
 
 from __future__ import annotations
 
