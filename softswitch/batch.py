@@ -20,8 +20,9 @@ from softswitch.tables import Table
 from softswitch.values import TablePlan
 
 _KINDS = {"EXACT": 0, "LPM": 1, "TERNARY": 2, "RANGE": 3}  # enum ss_match_kind
-_UPDATE = Struct("=10I")  # struct ss_update
-_SPAN = Struct("=8x2I24x")  # its `entry` and `entry_bytes`
+_UPDATE = Struct("=10IQ")  # struct ss_update
+_SPAN = Struct("=8x2I32x")  # its `entry` and `entry_bytes`
+_TIMEOUT = Struct("=40xQ")  # its `timeout_us`
 _KEY_AT = 16  # offset of its `key`
 _RUN = Struct("=4I")  # struct ss_run
 _NOT_TRIED = -100
@@ -108,6 +109,12 @@ class Batch:
         )
         return list(handles)
 
+    def timeouts(self, run: Run) -> list[float]:
+        """The idle time-out of each of a run's entries, in seconds; 0: none."""
+        start = run.first * _UPDATE.size
+        updates = memoryview(self._updates)[start : start + run.count * _UPDATE.size]
+        return [timeout_us / 1e6 for (timeout_us,) in _TIMEOUT.iter_unpack(updates)]
+
     def modify(self, run: Run, handles: Sequence[int]) -> int:
         """Give entries the run's actions; how many of them are done, the rest finds no memory.
 
@@ -158,6 +165,7 @@ class Planned:
             *(plan.id, layout.index, _KINDS[layout.kind], layout.words, plan.needs_priority),
             *(len(flat["fields"]) // 4, len(plan.fields)),
             *(len(flat["actions"]) // 5, len(plan.actions)),
+            layout.with_timeouts and plan.timeouts,
         ]
         for (number, kind, width), place in zip(plan.fields, layout.keys, strict=True):
             flat["fields"] += [number, kind, width, place.shift]

@@ -62,11 +62,15 @@ class IdleTimeouts:
             return
         self._table.set_timeout(entry.handle, timeout_ns)
         if timeout_ns:
-            self._entries[entry.handle] = entry
-            if self.changed is not None:
-                self.changed(timeout_ns / 1e9)
+            self.begun(entry, timeout_ns / 1e9)
         else:
             del self._entries[entry.handle]
+
+    def begun(self, entry: Entry, seconds: float) -> None:
+        """A time-out that the data plane has of an entry begins to run."""
+        self._entries[entry.handle] = entry
+        if self.changed is not None:
+            self.changed(seconds)
 
     def forget(self, entry: Entry) -> None:
         """The entry is about to be deleted."""

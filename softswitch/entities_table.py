@@ -207,7 +207,8 @@ class TableStore:
         ):
             return None
         return TablePlan(
-            info.id, info.name, info.needs_priority, self._keys.plan(), self._actions.plan()
+            *(info.id, info.name, info.needs_priority, self._keys.plan(), self._actions.plan()),
+            timeouts=info.idle_timeout,
         )
 
     def apply(self, batch: Batch, run: Run, undo: Undo | None) -> list[int]:
@@ -234,6 +235,10 @@ class TableStore:
         else:
             self._entries.by_key.update((key, entry) for key, entry in entries if entry.handle >= 0)
             left = [i for i, handle in enumerate(handles) if handle < 0]
+        if self.timeouts.supported:
+            for key, handle, seconds in zip(run.keys, handles, batch.timeouts(run), strict=True):
+                if seconds and handle >= 0:
+                    self.timeouts.begun(self._entries.by_key[key], seconds)
         if undo is not None:
             missing = set(left)
             added = [key for i, key in enumerate(run.keys) if i not in missing]

@@ -59,7 +59,7 @@ class TablePlan:
     """What P4Runtime messages for one table look like, where all of its entries are plain ones.
 
     `fields` in key order: id, match type as P4Info numbers it, width in bits. `actions`: id, name,
-    and id and width of each parameter.
+    and id and width of each parameter. `timeouts`: entries may have idle time-outs.
     """
 
     id: int
@@ -67,6 +67,7 @@ class TablePlan:
     needs_priority: bool
     fields: tuple[tuple[int, int, int], ...]
     actions: tuple[tuple[int, str, tuple[tuple[int, int], ...]], ...]
+    timeouts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
  * Whole P4Runtime writes at once: the plain table entries of a serialised p4.v1.WriteRequest, decoded
  * and written to tables without Python touching each of them.
  *
- * An update is plain when it inserts, modifies or deletes an entry with a direct action, and when
- * everything in it is as it should be: fields once, ids known, byte strings in their shortest form and
- * within their widths. All others are left to Python, which says what is wrong with them; nothing is
+ * An update is plain when it inserts, modifies or deletes an entry with a direct action, perhaps with an
+ * idle time-out, and when everything in it is as it should be: fields once, ids known, byte strings in
+ * their shortest form and within their widths. All others are left to Python, which says what is wrong with them; nothing is
  * refused here. Field numbers are those of p4/v1/p4runtime.proto.
  */
 #include <stdlib.h>
@@ -27,6 +27,7 @@ struct plan_table {
     uint32_t needs_priority;
     uint32_t first_field, fields;
     uint32_t first_action, actions;
+    uint32_t with_timeouts;
 };
 struct plan_field {
     uint32_t id;
@@ -61,6 +62,7 @@ struct ss_update {
     uint32_t key, prefix_len;
     int32_t priority;
     uint32_t action, data, data_words;
+    uint64_t timeout_us; /* 0: none */
 };
 
 /* Consecutive updates of one kind and table. */
@@ -293,6 +295,12 @@ static bool read_entry(const struct ss_plan *plan, struct reader r, struct ss_up
             break;
         }
         case VARINT(5): varint(&r); break;   /* controller_metadata */
+        case VARINT(9): { /* idle_timeout_ns */
+            uint64_t timeout_ns = varint(&r);
+            if (timeout_ns > INT64_MAX || (timeout_ns && !t->with_timeouts)) return false;
+            u->timeout_us = timeout_ns / 1000 + (timeout_ns % 1000 != 0);
+            break;
+        }
         case BYTES(11): content(&r); break;  /* metadata */
         default: return false;
         }
@@ -379,6 +387,13 @@ SS_API int ss_batch_decode(const struct ss_plan *plan, const uint8_t *bytes, uin
 
 /* ------------------------------------------------------------------------------------- applying */
 
+static void set_timeout(const struct ss_table *t, uint32_t handle, uint64_t timeout_us,
+                        uint64_t now_us) {
+    struct ss_idle *idle = ss_entry_idle(ss_table_entry(t, handle), ss_kept_words(t->desc));
+    idle->timeout_us = timeout_us;
+    idle->armed_us = now_us;
+}
+
 /*
  * Inserts a run; `handles` gets each entry's, or why there is none. With `stop` nothing is inserted
  * after the first failure. How many were inserted.
@@ -390,6 +405,7 @@ SS_API uint32_t ss_batch_insert(struct ss_switch *sw, const struct ss_plan *plan
     uint32_t inserted = 0;
     pthread_mutex_lock(&sw->lock);
     struct ss_table *t = &sw->state->tables[plan->tables[updates[0].table].index];
+    uint64_t now = ss_time_us(sw);
     for (uint32_t i = 0; i < count; i++) {
         const struct ss_update *u = &updates[i];
         struct ss_action *a = ss_action_new(SS_DIRECT, u->action, data + u->data, u->data_words);
@@ -397,6 +413,7 @@ SS_API uint32_t ss_batch_insert(struct ss_switch *sw, const struct ss_plan *plan
                        : SS_E_MEMORY;
         if (handles[i] >= 0) {
             inserted++;
+            if (u->timeout_us) set_timeout(t, (uint32_t)handles[i], u->timeout_us, now);
         } else {
             free(a);
             if (stop) break;

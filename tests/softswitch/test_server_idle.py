@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from finsy.proto import p4r
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from softswitch.bmread import read_program
 from softswitch.dataplane import Dataplane
+from softswitch.description import describe
+from softswitch.entities import EntityStore
+from softswitch.p4info import view
 from softswitch.values import DataplaneOptions
 from tests.softswitch.dataplanes import probe
 from tests.softswitch.p4rt import (
     DELETE,
+    INSERT,
     MODIFY,
     RawClient,
     Stream,
@@ -248,3 +255,79 @@ def test_a_taken_back_deletion_keeps_the_time_out() -> None:
             notified(stream)
         time.sleep(0.1)
         assert stream.responses.empty()
+
+
+# ---- whole writes ----------------------------------------------------------------------------
+
+
+@contextmanager
+def stores() -> Iterator[list[tuple[Dataplane, EntityStore]]]:
+    """Two switches of their own with the program `idle`, at a set clock."""
+    planes = [Dataplane(DataplaneOptions(cpu_port=510)) for _ in range(2)]
+    try:
+        made = []
+        for plane in planes:
+            plane.load(CONFIG.p4_device_config)
+            plane.set_clock(100.0)
+            description = describe(read_program(CONFIG.p4_device_config))
+            made.append((plane, EntityStore(view(CONFIG.p4info), description, plane, {})))
+        yield made
+    finally:
+        for plane in planes:
+            plane.close()
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from((INSERT, INSERT, MODIFY, DELETE)),
+        st.sampled_from(("flows", "classes", "fixed_time")),
+        st.integers(0, 3),
+        st.sampled_from((0, 0, 1, 999, 5 * MS, 20 * MS, LONG, -1)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(CHANGES, min_size=1, max_size=4), st.booleans())
+def test_whole_writes_do_what_single_updates_do(
+    writes: list[list[tuple[int, str, int, int]]], rollback: bool
+) -> None:
+    names = RawClient("127.0.0.1:1", CONFIG)
+    keys: dict[str, Callable[[int], dict[str, Any]]] = {
+        "flows": lambda n: {"h.probe.op": n, "h.probe.a": 1},
+        "classes": lambda n: {"h.probe.y": (n + 1, n + 1)},
+        "fixed_time": lambda n: {"h.probe.x": n},
+    }
+    actions = {"flows": "mark", "classes": "set", "fixed_time": "set"}
+    with stores() as both:
+        for changes in writes:
+            updates = []
+            for kind, table, number, timeout_ns in changes:
+                fields = {"idle_timeout_ns": timeout_ns, "priority": int(table == "classes")}
+                change = names.insert(table, keys[table](number), actions[table], 5, **fields)
+                change.type = kind
+                updates.append(change)
+            wire = p4r.WriteRequest(updates=updates).SerializeToString()
+            outcomes = [
+                store.write(updates, rollback=rollback, wire=given_wire)
+                for (_, store), given_wire in zip(both, (wire, None), strict=True)
+            ]
+            codes_of = [[None if o is None else o.code for o in found] for found in outcomes]
+            assert codes_of[0] == codes_of[1]
+            query = p4r.Entity(table_entry=p4r.TableEntry())
+            reads = [sorted(store.read([query])[0]) for _, store in both]
+            assert reads[0] == reads[1]
+        for clock in (100.006, 100.03, 100.05):
+            expired = []
+            for plane, store in both:
+                plane.set_clock(clock)
+                expired.append(
+                    [
+                        sorted(e.SerializeToString() for e in table.expired()[0])
+                        for table in store.idle_timeouts()
+                    ]
+                )
+            assert expired[0] == expired[1]
+    names.close()
