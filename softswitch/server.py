@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 import grpc
 from finsy.proto import p4r
@@ -44,6 +44,7 @@ _STOP_GRACE_S = 0.2
 # 50 packets/s. New packets wait in the interfaces' receive buffers meanwhile.
 _FREEZE_S = 1.5
 
+_Result = TypeVar("_Result")
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -147,7 +148,7 @@ class P4RuntimeServer:
         try:
             if request.atomicity == p4r.WriteRequest.DATAPLANE_ATOMIC:
                 # A client that gives up waiting must not leave the data plane frozen.
-                outcomes = await asyncio.shield(asyncio.ensure_future(self._write_frozen(call)))
+                outcomes = await _to_its_end(self._write_frozen(call))
             else:
                 async with self.pipeline.lock:
                     store = self._check_write(request)
@@ -200,9 +201,8 @@ class P4RuntimeServer:
 
     async def _set_pipeline(self, request: Any, context: Any) -> Any:
         # A client that gives up waiting must not leave a half-made switch of programs behind.
-        work = asyncio.ensure_future(self._set_pipeline_locked(request))
         try:
-            await asyncio.shield(work)
+            await _to_its_end(self._set_pipeline_locked(request))
         except Failure as failure:
             await _abort(context, failure, "SetForwardingPipelineConfig")
         return p4r.SetForwardingPipelineConfigResponse()
@@ -302,6 +302,13 @@ def _needs_rollback(request: Any) -> bool:
     if atomicity == p4r.WriteRequest.ROLLBACK_ON_ERROR:
         return True
     raise invalid(f"unknown atomicity {atomicity}")
+
+
+async def _to_its_end(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Await work that goes on when the client gives up, and whose failure then nobody asks for."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+    return await asyncio.shield(task)
 
 
 def _serialize(message: Any) -> bytes:
