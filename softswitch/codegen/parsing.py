@@ -167,7 +167,7 @@ class ParserWriter:
         if fixed % 8:
             raise Unsupported(x.where, f"header type {header_type.name} of {fixed} bits")
         size, short = fixed // 8, self._fail("PacketTooShort")
-        begin = f"{{ if (left < {size}) {short}"
+        begin = f"{{ if (left < {size}) {short}" if size else "{"
         if varbit is not None and op.length is not None:
             length = x.number(op.length, 64)
             begin = (

@@ -83,7 +83,9 @@ def select(
     for number, key in enumerate(keys):
         if key.guard:
             lines.append(f"    {key.guard}")
-        lines += [f"    uint64_t k{number}_{i} = {code};" for i, code in enumerate(key.words)]
+        for i, code in enumerate(key.words):
+            # Not every key is looked at: a mask may be 0.
+            lines.append(f"    const uint64_t k{number}_{i} = {code}; (void)k{number}_{i};")
     names_of_words = ", ".join(
         f"k{number}_{i}" for number, key in enumerate(keys) for i in range(len(key.words))
     )
