@@ -103,7 +103,7 @@ def action_message(
 ) -> Any:
     """An Action with parameters, one of `actions`; `where` is whose these are."""
     known = {action.name: action for action in actions}
-    action = known[full_name(name, known, f"action of {where}")]
+    action = known[full_name(name, known, "action", f" of {where}")]
     if words and words[0] == ARROW:
         words = words[1:]
     if len(words) != len(action.params):

@@ -71,7 +71,7 @@ def _write(context: Context, kind: int, **entry: Any) -> None:
 
 
 def _group_id(word: str) -> int:
-    return natural(word, "multicast group", MAX_GROUP_ID)
+    return natural(word, "multicast group", MAX_GROUP_ID, low=1)
 
 
 def mgrp_create(context: Context, words: list[str]) -> Answer:
@@ -212,7 +212,7 @@ def _data(replicas: Iterable[Replica]) -> list[dict[str, int]]:
 
 
 def _session_id(word: str) -> int:
-    return natural(word, "session", MAX_SESSION_ID)
+    return natural(word, "session", MAX_SESSION_ID, low=1)
 
 
 def mirroring_add(context: Context, words: list[str]) -> Answer:
@@ -237,8 +237,6 @@ def mirroring_delete(context: Context, words: list[str]) -> Answer:
 def mirroring_get(context: Context, words: list[str]) -> Answer:
     """Show a session."""
     session = _session_id(words[0])
-    if not session:
-        raise CommandError("session '0'; allowed: 1 and more")
     (message,) = _sessions(context, session)
     pairs = _pairs(message)
     return Answer(f"clone session {session}: {_text(pairs)}", {"replicas": _data(pairs)})

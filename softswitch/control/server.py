@@ -70,7 +70,7 @@ class ControlServer:
         Raises OSError, which names the path, when it cannot: a live switch has it, or something
         else is there.
         """
-        listening = _listen(path)
+        listening = listen(path)
         self._path, self._inode = path, path.stat().st_ino
         self._server = await asyncio.start_unix_server(
             self._serve, sock=listening, limit=MAX_LINE_BYTES
@@ -118,7 +118,11 @@ class ControlServer:
         return {"text": answer.text, "data": answer.data}
 
 
-def _listen(path: Path) -> socket.socket:
+def listen(path: Path) -> socket.socket:
+    """A Unix socket of the owner's alone; one that a dead switch left there is replaced.
+
+    Raises OSError, which names the path.
+    """
     _make_room(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)  # so that at no moment others could connect

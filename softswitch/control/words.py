@@ -53,14 +53,14 @@ def _forms(width: int) -> str:
     return f"{forms} or an {other} address" if other else forms
 
 
-def natural(text: str, what: str, high: int | None = None) -> int:
-    """A handle, port, index or the like: decimal or 0x, at most `high`."""
+def natural(text: str, what: str, high: int | None = None, low: int = 0) -> int:
+    """A handle, port, index or the like: decimal or 0x, from `low` to `high`."""
     try:
         value = int(text, 0)
     except ValueError:
         value = -1
-    if value < 0 or (high is not None and value > high):
-        allowed = "0 and more" if high is None else f"0 to {high}"
+    if value < low or (high is not None and value > high):
+        allowed = f"{low} and more" if high is None else f"{low} to {high}"
         raise CommandError(f"{what} {text!r}; allowed: {allowed}")
     return value
 
@@ -86,8 +86,11 @@ def readable(value: int, width: int) -> str:
     return str(value)
 
 
-def full_name(given: str, names: Iterable[str], kind: str) -> str:
-    """The name that is `given` or, alone among all, ends in `.given`."""
+def full_name(given: str, names: Iterable[str], kind: str, where: str = "") -> str:
+    """The name that is `given` or, alone among all, ends in `.given`.
+
+    `kind` is what has these names, `where` begins with a blank and says where they are looked for.
+    """
     known = tuple(names)
     if given in known:
         return given
@@ -95,9 +98,9 @@ def full_name(given: str, names: Iterable[str], kind: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise CommandError(f"{kind} {given!r} is ambiguous: {', '.join(sorted(found))}")
+        raise CommandError(f"{kind} {given!r}{where} is ambiguous: {', '.join(sorted(found))}")
     allowed = ", ".join(sorted(known)) or "none"
-    raise CommandError(f"there is no {kind} {given!r}; there is: {allowed}")
+    raise CommandError(f"there is no {kind} {given!r}{where}; there is: {allowed}")
 
 
 def aligned(rows: Iterable[Iterable[str]], indent: str = "") -> str:

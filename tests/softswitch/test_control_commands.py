@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from softswitch.control.catalogue import COMMANDS, NOT_HERE
 from softswitch.control.context import Context
@@ -18,7 +22,8 @@ from softswitch.errors import DataplaneError, InvalidArgument
 from softswitch.server import P4RuntimeServer
 from softswitch.status import Failure
 from softswitch.values import DataplaneOptions
-from tests.softswitch.dataplanes import field, probe, program
+from tests.softswitch import dataplanes
+from tests.softswitch.dataplanes import field, probe
 from tests.softswitch.p4rt import CPU_PORT, DATA, DEVICE_ID
 
 Switch = Callable[[bytes], Context]
@@ -31,10 +36,10 @@ def switch() -> Iterator[Switch]:
         DataplaneOptions(device_id=DEVICE_ID, cpu_port=CPU_PORT, priority_queues=2)
     )
 
-    def make(json: bytes) -> Context:
-        dataplane.load(json)
+    def make(program: bytes) -> Context:
+        dataplane.load(program)
         server = P4RuntimeServer(dataplane, DEVICE_ID)
-        adopt(dataplane, server.pipeline, json)
+        adopt(dataplane, server.pipeline, program)
         return Context(dataplane, server.pipeline, "127.0.0.1:1")
 
     try:
@@ -193,7 +198,10 @@ def test_table_info(entities: Context) -> None:
         ("table_add two_keys forward 1 2 3 4", "no => between key and parameters"),
         ("table_add two_keys forward 512 2 => 1 2", "key port: 512 does not fit in 9 bits"),
         ("table_add two_keys forward 1 2 => 1", "has 2 parameters (port (9 bits), dst_mac (48"),
-        ("table_add two_keys flood 1 2 => 1", "there is no action of table EntitiesIngress.two_"),
+        (
+            "table_add two_keys flood 1 2 => 1",
+            "there is no action 'flood' of table EntitiesIngress.two_keys; there is: ",
+        ),
         ("table_add lpm_table drop 1 =>", "'1' is not VALUE/LENGTH"),
         ("table_add lpm_table drop 1/49 =>", "prefix length '49'; allowed: 0 to 48"),
         ("table_add acl drop 1&&& 1->2 0&&&0 => 1", "'1&&&' is not VALUE&&&MASK"),
@@ -206,8 +214,10 @@ def test_table_info(entities: Context) -> None:
         ("table_set_timeout two_keys 0 5", "has no entry with handle 0"),
         ("act_prof_delete_member selector 3", "has no member 4"),
         ("act_prof_add_member_to_group selector 0 0", "selector has no group 0"),
+        ("mc_node_associate 0 0", "multicast group '0'; allowed: 1 to 65535"),
+        ("mirroring_get 0", "session '0'; allowed: 1 to 32767"),
         ("mc_node_associate 1 0", "there is no node 0; mc_node_create makes one"),
-        ("mc_mgrp_create 65536", "multicast group '65536'; allowed: 0 to 65535"),
+        ("mc_mgrp_create 65536", "multicast group '65536'; allowed: 1 to 65535"),
         ("mc_mgrp_destroy 3", "there is no multicast group 3"),
         ("mc_node_create 1 2 | 3", "there are no link aggregation groups"),
         ("mirroring_get 5", "there is no clone session 5"),
@@ -352,7 +362,7 @@ def test_registers(entities: Context) -> None:
 
 
 def test_meters(switch: Switch) -> None:
-    context = switch(program("meters"))
+    context = switch(dataplanes.program("meters"))
     context.dataplane.set_clock(1)
     assert say(context, "meter_set_rates by_packets 3 0.000001:1 0.000002:2") == (
         "ingress.by_packets[3] set"
@@ -377,7 +387,7 @@ def test_meters(switch: Switch) -> None:
 
 
 def test_value_sets(switch: Switch) -> None:
-    context = switch(program("valueset"))
+    context = switch(dataplanes.program("valueset"))
     say(
         context, "pvs_add ops 0x2a", "pvs_add ops 42", "pvs_add ops 7", "pvs_add mixed 0xffffffffff"
     )
@@ -391,7 +401,7 @@ def test_value_sets(switch: Switch) -> None:
 
 
 def test_crcs(switch: Switch) -> None:
-    context = switch(program("hashes"))
+    context = switch(dataplanes.program("hashes"))
     name = next(item["name"] for item in data(context, "show_crcs") if item["bits"] == 16)
     before = context.dataplane.process(0, probe(op=4, d=5))
     say(context, f"set_crc16_parameters {name} 0x1021 ffff 0 false false")
@@ -467,7 +477,7 @@ def test_reset_state(entities: Context) -> None:
 
 def test_probe_program_by_script(switch: Switch) -> None:
     """Keys of all kinds in a program with 128-bit values, as scripts give them."""
-    context = switch(program("match"))
+    context = switch(dataplanes.program("match"))
     names = {item["name"] for item in data(context, "show_tables")}
     assert "ingress.by_lpm" in names
     action = data(context, "table_info by_lpm")["actions"][0]
@@ -482,3 +492,44 @@ def test_probe_program_by_script(switch: Switch) -> None:
 def test_a_queue_cannot_have_a_priority_without_port(entities: Context) -> None:
     with pytest.raises(InvalidArgument, match="port 65536"):
         entities.dataplane.queue(65536, 0)
+
+
+_WORDS = st.sampled_from(
+    [
+        *("exact_table", "two_keys", "lpm_table", "acl", "const_table", "ecmp", "indirect"),
+        *("EntitiesIngress.acl", "tbl_entities154", "selector", "profile", "port_in", "cells"),
+        *("exact_counter", "lpm_counter", "forward", "drop", "flood", "NoAction", "=>", "|"),
+        *(
+            "0",
+            "1",
+            "2",
+            "5",
+            "0x10",
+            "-1",
+            "65536",
+            "18446744073709551616",
+            "99999999999999999999",
+        ),
+        *("1/8", "0/0", "1/48", "1&&&1", "0&&&0", "1->5", "0->65535", "10.0.0.1", "::1", "a:b"),
+        *("true", "1:2", "0.5:1", "nan:1", "inf:1", "1e400:1", "", "nonesuch", "\u00e9"),
+    ]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(COMMANDS)), st.lists(_WORDS, max_size=7)), max_size=40
+    )
+)
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_words_are_answered_or_refused(
+    entities: Context, commands: list[tuple[str, list[str]]]
+) -> None:
+    for name, words in commands:
+        with contextlib.suppress(CommandError, DataplaneError, Failure):
+            answer = execute(entities, [name, *words])
+            json.dumps(answer.data)
+    execute(entities, ["reset_state"])
+    assert data(entities, "switch_info")["program"]["entries"] == 2

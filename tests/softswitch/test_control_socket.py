@@ -19,6 +19,7 @@ from finsy.proto import p4r
 
 from softswitch import ctl
 from softswitch.control import protocol
+from softswitch.control.server import listen
 from tests.softswitch.p4rt import DATA, RawClient, load_config
 from tests.softswitch.test_server_process import TIMEOUT_S, fails, switch
 
@@ -121,18 +122,8 @@ def test_controllers_read_what_commands_wrote(path: Path, command: Ctl) -> None:
         client.close()
 
 
-def test_no_program(path: Path, command: Ctl) -> None:
-    with running(path, "--no-p4"):
-        code, _, err = command.run("show_tables")
-        assert (code, err) == (
-            1,
-            "softswitch-ctl: the switch has no program yet; a controller can load one\n",
-        )
-        assert "none" in command("switch_info")
-
-
 def test_only_the_owner(path: Path) -> None:
-    with running(path, "--no-p4"):
+    with listen(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -159,39 +150,45 @@ def test_a_dead_switch_does_not(path: Path, command: Ctl) -> None:
 
 def test_what_is_no_socket_stays(path: Path) -> None:
     path.write_text("mine")
-    error = fails("--no-p4", "--control", str(path), "--", "--grpc-server-addr", "127.0.0.1:0")
-    assert error == f"softswitch: ERROR: --control: {path} exists and is not a socket\n"
+    with pytest.raises(OSError, match=f"--control: {path} exists and is not a socket"):
+        listen(path)
     assert path.read_text() == "mine"
 
 
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "no" / "control"
-    error = fails("--no-p4", "--control", str(path), "--", "--grpc-server-addr", "127.0.0.1:0")
-    assert error == f"softswitch: ERROR: --control: {path}: No such file or directory\n"
+    with pytest.raises(OSError, match=f"--control: {path}: No such file or directory"):
+        listen(path)
+    path = tmp_path / ("x" * 200)
+    with pytest.raises(OSError, match=f"--control: {path}: AF_UNIX path too long"):
+        listen(path)
 
 
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        (b"show_tables\n", "not a line of JSON"),
-        (b"[]\n", "not a JSON object"),
-        (b'{"words": ["show_tables"]}\n', "version None of the protocol; this side has 1"),
-        (b'{"version": 1, "words": []}\n', "a request needs words"),
-        (b'{"version": 1, "words": [1]}\n', "a request needs words"),
-        (b"x" * (protocol.MAX_LINE_BYTES + 10) + b"\n", "a line of more than 1048576 bytes"),
-    ],
+_BAD_REQUESTS = (
+    (b"show_tables\n", "not a line of JSON"),
+    (b"[]\n", "not a JSON object"),
+    (b'{"words": ["show_tables"]}\n', "version None of the protocol; this side has 1"),
+    (b'{"version": 1, "words": []}\n', "a request needs words"),
+    (b'{"version": 1, "words": [1]}\n', "a request needs words"),
+    (b"x" * (protocol.MAX_LINE_BYTES + 10) + b"\n", "a line of more than 1048576 bytes"),
 )
-def test_bad_requests(path: Path, line: bytes, error: str) -> None:
-    with running(path, "--no-p4"), socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(TIMEOUT_S)
-        client.connect(str(path))
-        client.sendall(line)
-        answer = client.makefile("rb").readline()
-        assert error in json.loads(answer)["error"]
 
 
-def test_clients_that_stay_do_not_hold_it_up(path: Path) -> None:
+def test_bad_requests_and_clients_that_stay(path: Path, command: Ctl) -> None:
+    """Each is answered; an open connection does not keep the switch from ending."""
     with running(path, "--no-p4") as (process, _), socket.socket(socket.AF_UNIX) as client:
+        code, _, err = command.run("show_tables")
+        assert (code, err) == (
+            1,
+            "softswitch-ctl: the switch has no program yet; a controller can load one\n",
+        )
+        for line, error in _BAD_REQUESTS:
+            with socket.socket(socket.AF_UNIX) as other:
+                other.settimeout(TIMEOUT_S)
+                other.connect(str(path))
+                other.sendall(line)
+                answer = other.makefile("rb").readline()
+                assert error in json.loads(answer)["error"]
         client.connect(str(path))
         client.sendall(b'{"version"')
         process.terminate()
