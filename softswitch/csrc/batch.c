@@ -5,8 +5,8 @@
  *
  * An update is plain when it inserts, modifies or deletes an entry with a direct action, perhaps with an
  * idle time-out, and when everything in it is as it should be: fields once, ids known, byte strings in
- * their shortest form and within their widths. All others are left to Python, which says what is wrong with them; nothing is
- * refused here. Field numbers are those of p4/v1/p4runtime.proto.
+ * their shortest form and within their widths. All others are left to Python, which says what is wrong
+ * with them; nothing is refused here. Field numbers are those of p4/v1/p4runtime.proto.
  */
 #include <stdlib.h>
 #include <string.h>
