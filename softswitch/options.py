@@ -36,7 +36,7 @@ JSON_VERSION = "2.24"
 
 # Accepted because scripts give them: option, whether it takes a value, and what is different here.
 _IGNORED = (
-    ("--thrift-port", True, "softswitch has no Thrift server; use P4Runtime"),
+    ("--thrift-port", True, "softswitch has no Thrift server; use P4Runtime or softswitch-ctl"),
     ("--nanolog", True, "softswitch has no nanomsg event log"),
     ("--notifications-addr", True, "softswitch has no nanomsg; notifications go over P4Runtime"),
     ("--debugger", False, "softswitch has no nanomsg debugger"),

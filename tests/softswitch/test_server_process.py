@@ -137,7 +137,7 @@ def test_ignored_options_are_named_on_standard_error() -> None:
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr.read() == (
             "softswitch: WARNING: --thrift-port has no effect: softswitch has no Thrift server; "
-            "use P4Runtime\n"
+            "use P4Runtime or softswitch-ctl\n"
         )
 
 
