@@ -15,7 +15,6 @@ from struct import Struct, iter_unpack
 from typing import Any
 
 from softswitch.codegen.layout import words_of
-from softswitch.engine import check
 from softswitch.tables import Table
 from softswitch.values import TablePlan
 
@@ -69,7 +68,9 @@ class Batch:
         found = planned.engine.ss_batch_decode(
             planned.reference, wire, len(wire), count, self._updates, self._keys, self._data, runs
         )
-        check(found, "decoding a WriteRequest")
+        if found < 0:  # a form of the request that no serialiser writes: not plain as a whole
+            self.runs = [Run(0, "", 0, count)]
+            return
         self.runs = [self._run(*run) for run in iter_unpack("=4I", runs.raw[: found * _RUN.size])]
 
     def _run(self, kind: int, table: int, first: int, count: int) -> Run:

@@ -78,7 +78,7 @@ def _messages(message: Any, depth: int = 0) -> Iterator[Any]:
     for field, value in message.ListFields():
         if field.type != Field.TYPE_MESSAGE or field.message_type.GetOptions().map_entry:
             continue
-        repeated = field.label == Field.LABEL_REPEATED
+        repeated = field.is_repeated
         for inner in value if repeated else (value,):
             yield from _messages(inner, depth + 1)
 
@@ -110,7 +110,7 @@ def change_message(source: random.Random, message: Any) -> None:
     values = getattr(inner, field.name)
     if source.random() < 0.15:
         inner.ClearField(field.name)
-    elif field.label == Field.LABEL_REPEATED:
+    elif field.is_repeated:
         if values and source.random() < 0.4:
             del values[source.randrange(len(values))]
         elif field.type != Field.TYPE_MESSAGE:

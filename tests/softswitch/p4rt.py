@@ -175,7 +175,11 @@ class Stream:
 
     def send(self, **update: Any) -> None:
         """Send a StreamMessageRequest: arbitration=, packet=, digest_ack= or other=."""
-        self._requests.put(p4r.StreamMessageRequest(**update))
+        self.send_message(p4r.StreamMessageRequest(**update))
+
+    def send_message(self, message: Any) -> None:
+        """Send a StreamMessageRequest as it is."""
+        self._requests.put(message)
 
     def arbitrate(
         self, election_id: int | None, role: str | None = None, device_id: int = DEVICE_ID
