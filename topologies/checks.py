@@ -42,10 +42,11 @@ class CheckError(Exception):
 
 
 def choose_target(wanted: str) -> Target:
-    """`auto`: BMv2, the reference, where it is installed, else softswitch."""
+    """`auto`: BMv2, the reference, where all that it needs is installed, else softswitch."""
     if wanted == "softswitch":
         return "softswitch"
-    return "bmv2" if wanted == "bmv2" or shutil.which("simple_switch_grpc") else "softswitch"
+    installed = all(shutil.which(tool) for tool in _TARGET_TOOLS["bmv2"])
+    return "bmv2" if wanted == "bmv2" or installed else "softswitch"
 
 
 def check_machine(target: Target) -> None:
