@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from softswitch.dataplane import CounterArray, Dataplane, RegisterArray
-from softswitch.errors import Unsupported
+from softswitch.errors import InvalidArgument
 from softswitch.stf.commands import Direct
 from softswitch.stf.entries import find
+from softswitch.values import MeterConfig
+
+MICROSECONDS = 1_000_000
+"""In a second."""
 
 
 class Arrays:
@@ -42,6 +48,33 @@ class Arrays:
                 register = self.register(command.object)
                 for index in range(register.size):
                     register.write(index, 0)
-            case _:
-                raise Unsupported(command.object, f"{command.name} is not supported")
+            case "meter_get_rates":
+                meter = find(self._dataplane.meters, command.object, "meter")
+                return f"{meter.name}[{numbers[0]}]: {_rates_text(meter.read(*numbers).config)}"
+            case "meter_set_rates":
+                meter = find(self._dataplane.meters, command.object, "meter")
+                meter.configure(numbers[0], _meter_config(command.rates))
+            case "meter_array_set_rates":
+                meter = find(self._dataplane.meters, command.object, "meter")
+                for index in range(meter.size):
+                    meter.configure(index, _meter_config(command.rates))
+            case name:
+                raise InvalidArgument(f"{name} does not concern an array")
         return ""
+
+
+def _meter_config(rates: Sequence[tuple[float, int]]) -> MeterConfig:
+    """The committed and the peak (rate, burst); rates are in packets or bytes per microsecond."""
+    if len(rates) != 2:
+        raise InvalidArgument(f"a meter has two rates, not {len(rates)}")
+    (committed, cburst), (peak, pburst) = rates
+    return MeterConfig(round(committed * MICROSECONDS), cburst, round(peak * MICROSECONDS), pburst)
+
+
+def _rates_text(config: MeterConfig | None) -> str:
+    if config is None:
+        return "no rates"
+    return (
+        f"{config.cir / MICROSECONDS:g}:{config.cburst} {config.pir / MICROSECONDS:g}:"
+        f"{config.pburst} per microsecond"
+    )

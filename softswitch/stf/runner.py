@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out an STF test on a data plane without interfaces: each packet leaves before the next
-command is looked at, so a test's result is always the same."""
+"""Carries out an STF test on a data plane without interfaces.
+
+A test's result is always the same: each packet leaves before the next command is looked at, and the
+switch's clock goes on by a second between a command and the packet after it, as p4c waits then, and
+stands still otherwise.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +74,8 @@ class _Run:
         self._replication = Replication(dataplane)
         self._arrays = Arrays(dataplane)
         self._entries: list[tuple[Table, int, str | None]] = []
+        self._second = 0
+        self._commanded = True
 
     def run(self) -> Report:
         for command in self._commands:
@@ -82,6 +88,8 @@ class _Run:
         return self._report
 
     def _execute(self, command: Command) -> None:
+        if not isinstance(command, Packet | Expect | NoPacket | Wait):
+            self._commanded = True
         match command:
             case Packet():
                 self._send(command)
@@ -109,6 +117,9 @@ class _Run:
 
     def _send(self, command: Packet) -> None:
         self._report.sent += 1
+        self._second += self._commanded
+        self._commanded = False
+        self._dataplane.set_clock(self._second)
         try:
             for port, data in self._dataplane.process(command.port, command.data):
                 self._outputs.left(port, data)
