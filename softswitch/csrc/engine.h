@@ -340,6 +340,7 @@ int ss_port_make_header_room(struct ss_port *port, uint32_t header_bytes);
 void ss_ports_close(struct ss_switch *sw);
 
 /* receive.c */
+bool ss_port_has_packets(const struct ss_port *port);
 uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port);
 void ss_port_release(struct ss_port *port);
 

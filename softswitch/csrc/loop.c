@@ -16,6 +16,20 @@
 #include "engine.h"
 
 #define TIMER_SLACK_NS 1000
+/*
+ * When more than FAST packets/s come, measured over WINDOW_NS, a thread that has caught up naps before it
+ * sleeps: waking it for every few packets would cost the senders, whose threads do it, more than sending.
+ */
+#define FAST 100000
+#define WINDOW_NS 1000000
+#define NAP_NS 20000
+
+struct arrivals {
+    uint64_t begin_ns; /* of the window */
+    uint64_t packets;  /* in it, so far */
+    bool fast;
+};
+
 /* sched_setattr(2); the kernel's header for it and the C library's exclude each other. */
 struct scheduling {
     uint32_t size;
@@ -67,13 +81,15 @@ static bool serve(struct ss_switch *sw) {
 }
 
 /* A burst of every port and all else that there is to do; false: there was nothing. */
-static bool work(struct ss_switch *sw) {
+static bool work(struct ss_switch *sw, struct arrivals *arrivals) {
     bool any = false;
     ss_burst_clock(sw);
     for (uint32_t i = 0; i < sw->port_count; i++) {
         struct ss_port *port = sw->port_list[i];
-        if (ss_port_receive(sw, port) == 0) continue;
+        uint32_t packets = ss_port_receive(sw, port);
+        if (packets == 0) continue;
         any = true;
+        arrivals->packets += packets;
         finish_burst(sw, port); /* the port may be gone now */
     }
     if (__atomic_load_n(&sw->inject_count, __ATOMIC_RELAXED) != 0) {
@@ -132,8 +148,27 @@ static void wait_for_events(struct ss_switch *sw) {
     }
 }
 
+/* True: packets came meanwhile. */
+static bool nap(struct ss_switch *sw, struct arrivals *arrivals) {
+    uint64_t now = ss_now_ns(), window = now - arrivals->begin_ns;
+    if (window >= WINDOW_NS) {
+        arrivals->fast = arrivals->packets * 1000000000 / FAST >= window;
+        arrivals->begin_ns = now;
+        arrivals->packets = 0;
+    }
+    if (!arrivals->fast || sw->paced) return false;
+    struct timespec time = {.tv_nsec = NAP_NS};
+    ss_sleep_begin(sw);
+    nanosleep(&time, NULL);
+    ss_sleep_end(sw);
+    for (uint32_t i = 0; i < sw->port_count; i++)
+        if (ss_port_has_packets(sw->port_list[i])) return true;
+    return false;
+}
+
 void *ss_loop(void *argument) {
     struct ss_switch *sw = argument;
+    struct arrivals arrivals = {.begin_ns = ss_now_ns()};
     /* Paced packets should leave in time, not up to 50 us later. */
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     prctl(PR_SET_NAME, "softswitch", 0, 0, 0);
@@ -144,7 +179,7 @@ void *ss_loop(void *argument) {
             drain(sw);
             continue;
         }
-        if (!work(sw)) wait_for_events(sw);
+        if (!work(sw, &arrivals) && !nap(sw, &arrivals)) wait_for_events(sw);
     }
     ss_sleep_begin(sw);
     return NULL;

@@ -116,6 +116,10 @@ static uint32_t following(const struct ss_port *port, uint32_t index) {
     return index + 1 == port->link.frames ? 0 : index + 1;
 }
 
+bool ss_port_has_packets(const struct ss_port *port) {
+    return port->link.ring && SS_LOAD(&frame_at(port, port->link.head)->tp_status) & TP_STATUS_USER;
+}
+
 /* Forwards a burst; how many packets. Their frames stay ours until ss_port_release. */
 uint32_t ss_port_receive(struct ss_switch *sw, struct ss_port *port) {
     if (SS_UNLIKELY(port->link.ring == NULL)) return 0;
