@@ -77,7 +77,7 @@ void ss_events_clear(struct ss_switch *sw) {
         free(e);
     }
     sw->inject_tail = &sw->inject_head;
-    sw->inject_count = 0;
+    __atomic_store_n(&sw->inject_count, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&sw->inject_lock);
 }
 
@@ -110,7 +110,7 @@ SS_API int ss_inject(struct ss_switch *sw, const uint8_t *bytes, uint32_t length
     if (!full) {
         *sw->inject_tail = e;
         sw->inject_tail = &e->next;
-        sw->inject_count++;
+        __atomic_store_n(&sw->inject_count, sw->inject_count + 1, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&sw->inject_lock);
     if (full) {
@@ -127,7 +127,7 @@ void ss_injected(struct ss_switch *sw) {
     struct ss_event *e = sw->inject_head;
     sw->inject_head = NULL;
     sw->inject_tail = &sw->inject_head;
-    sw->inject_count = 0;
+    __atomic_store_n(&sw->inject_count, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&sw->inject_lock);
     while (e) {
         struct ss_event *next = e->next;

@@ -240,10 +240,14 @@ def api_header() -> str:
 
 @dataclass(frozen=True)
 class Compiler:
-    """One that can build the harness; `fuzzer` says whether it brings libFuzzer."""
+    """One that can build the harness.
+
+    `fuzzer`: with libFuzzer. `threads`: for data races (fuzz/race.c), not for memory.
+    """
 
     command: str
     fuzzer: bool
+    threads: bool = False
 
     @classmethod
     def find(cls) -> Compiler:
@@ -252,17 +256,21 @@ class Compiler:
             return cls(path, True)
         return cls(shutil.which("gcc") or "gcc", False)
 
-    def _flags(self, wanted: str) -> list[str]:
-        return [*COMMON, *CHECKED, f"-fsanitize=address,undefined{wanted}", f"-I{C_DIR}"]
+    def _flags(self, fuzzer: str) -> list[str]:
+        sanitizers = "thread" if self.threads else "address,undefined"
+        if self.fuzzer:
+            sanitizers += fuzzer
+        return [*COMMON, *CHECKED, f"-fsanitize={sanitizers}", f"-I{C_DIR}"]
 
     def harness(self, directory: Path) -> Path:
         """The harness with the engine, in `directory`."""
         (directory / "api.h").write_text(api_header())
-        names = ["harness.c", "plan.c", *(() if self.fuzzer else ("standalone.c",))]
-        sources = [SOURCES / name for name in names] + sorted(C_DIR.glob("*.c"))
+        driver = () if self.fuzzer else ("race.c",) if self.threads else ("standalone.c",)
+        sources = [SOURCES / name for name in ("harness.c", "plan.c", *driver)]
+        sources += sorted(C_DIR.glob("*.c"))
         output = directory / "harness"
         more = [f"-I{directory}", "-rdynamic", "-o", str(output), *map(str, sources), "-ldl"]
-        self._run([*self._flags(",fuzzer" if self.fuzzer else ""), *more])
+        self._run([*self._flags(",fuzzer"), *more])
         return output
 
     def program(self, source: str, directory: Path) -> Path:
@@ -270,7 +278,7 @@ class Compiler:
         (directory / "program.c").write_text(source)
         output = directory / "program.so"
         more = ["-fPIC", "-shared", "-o", str(output), str(directory / "program.c")]
-        self._run([*self._flags(",fuzzer-no-link" if self.fuzzer else ""), *more])
+        self._run([*self._flags(",fuzzer-no-link"), *more])
         return output
 
     def _run(self, arguments: list[str]) -> None:

@@ -45,10 +45,11 @@ enum operation {
     OPERATIONS,
 };
 
-static struct plan plan;
+struct plan plan;
 static struct ss_options options;
 static const char *library;
 static void *sw;
+bool harness_forwards; /* the switch is started: packets are injected (race.c) */
 
 /* ----------------------------------------------------------------------------------- arguments */
 
@@ -173,7 +174,10 @@ static void packet(struct reader *r) {
     void *out = NULL;
     uint64_t total = 0;
     char error[ERROR_BYTES] = "";
-    ss_process(sw, port, bytes, length, &out, &total, error);
+    if (harness_forwards)
+        ss_inject(sw, bytes, length);
+    else
+        ss_process(sw, port, bytes, length, &out, &total, error);
     free(bytes);
     const uint8_t *left = out;
     for (uint64_t at = 0; at < total;) {
@@ -183,7 +187,7 @@ static void packet(struct reader *r) {
         if (at > total) abort();
     }
     void *event;
-    while ((event = ss_next_event(sw, 0)) != NULL) ss_event_free(event);
+    while (!harness_forwards && (event = ss_next_event(sw, 0)) != NULL) ss_event_free(event);
 }
 
 static const struct table *take_table(struct reader *r, uint32_t *index) {
@@ -417,6 +421,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     prepare();
     return 0;
 }
+
+void *harness_switch(void) { return sw; }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     run(bytes, count);

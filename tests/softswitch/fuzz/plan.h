@@ -6,6 +6,8 @@
 #ifndef PLAN_H
 #define PLAN_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MAX_KEYS 64
@@ -76,5 +78,11 @@ struct plan {
 
 /* Ends the process when the file is not a plan. */
 void plan_read(struct plan *plan, const char *path);
+
+/* harness.c; the switch in it */
+extern bool harness_forwards;
+void *harness_switch(void);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 #endif

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Look for data races: a switch forwards while another thread writes whatever can be written.
+
+    unshare --net -- .venv/bin/python scripts/race_switch.py [--seconds N] [--seed N] [SCENARIO...]
+
+Engine and program are built with gcc's thread sanitizer. Exits with 1 when it reports something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptf_tests.namespace import VethPairs, require_private_namespace
+from tests.softswitch.differential import SCENARIOS
+from tests.softswitch.fuzzing import Compiler, make_ready
+
+ENDS = ("raced", "tester")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; 1 when a race is found."""
+    parser = argparse.ArgumentParser(description="look for data races in softswitch's engine")
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--seconds", type=int, default=10, help="per scenario")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    if unknown := set(options.scenarios) - set(SCENARIOS):
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    require_private_namespace()
+    compiler = Compiler(shutil.which("gcc") or "gcc", fuzzer=False, threads=True)
+    failed = 0
+    with tempfile.TemporaryDirectory() as name, VethPairs([ENDS]):
+        harness = compiler.harness(Path(name))
+        for scenario in options.scenarios or SCENARIOS:
+            with tempfile.TemporaryDirectory() as directory:
+                env = make_ready(SCENARIOS[scenario], compiler, Path(directory))
+                files = sorted(map(str, (Path(directory) / "seeds").iterdir()))
+                command = [str(harness), str(options.seconds), str(options.seed), *ENDS, *files]
+                done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+            print(f"{scenario}: {done.stdout.strip() or 'ended early'}", flush=True)
+            if done.returncode:
+                failed += 1
+                print(done.stderr[-6000:], flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
