@@ -12,7 +12,7 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,8 +132,8 @@ class Recorder:
 # ---- the plan ------------------------------------------------------------------------------------
 
 
-def _numbers(layout: Layout) -> Iterator[int]:
-    """What plan.h describes, but for the set-up."""
+def _numbers(layout: Layout, fixed: Set[str]) -> Iterator[int]:
+    """What plan.h describes, but for the set-up. `fixed`: tables whose default action is."""
     yield CPU_PORT
     places = {number: place for place, number in enumerate(layout.actions)}
     yield len(places)
@@ -143,7 +143,7 @@ def _numbers(layout: Layout) -> Iterator[int]:
     for table in layout.tables:
         profile = NONE if table.profile is None else table.profile
         yield from (MATCH_KINDS.index(table.kind), table.words, profile)
-        yield from (table.with_meters, table.with_timeouts)
+        yield from (table.with_meters, table.with_timeouts, table.name in fixed)
         yield len(table.keys)
         for key in table.keys:
             yield from (KEY_TYPES[key.match_type], key.width, key.shift)
@@ -188,11 +188,18 @@ def plan_of(scenario: Scenario, cache_dir: Path) -> Plan:
             write_entries(client, scenario)
     finally:
         dataplane.close()
-    translation = translate(read_program(config.p4_device_config))
+    program = read_program(config.p4_device_config)
+    fixed = {
+        table.name
+        for pipeline in program.pipelines.values()
+        for table in pipeline.tables.values()
+        if table.default_const
+    }
+    translation = translate(program)
     layout = translation.layout
     writes = [write for call in recorder.calls if (write := _encode(layout, *call))]
     setup = b"".join(writes)
-    numbers = b"".join(_u32(number) for number in _numbers(layout))
+    numbers = b"".join(_u32(number) for number in _numbers(layout, fixed))
     arriving = [packet(*each) for each in scenario.packets(1, SEED_PACKETS * SEEDS)]
     seeds = [b"".join(arriving[i::SEEDS]) for i in range(SEEDS)]
     seeds += [write + arriving[0] for write in writes[:: max(1, len(writes) // SEEDS)]]

@@ -17,6 +17,7 @@
 
 #define NONE UINT32_MAX
 #define ERROR_BYTES 256
+#define ASSERTION_FAILED (-6) /* SS_E_ASSERTION */
 #define MAX_MEMBERS 64
 #define MAX_REPLICAS 16
 
@@ -49,6 +50,7 @@ struct plan plan;
 static struct ss_options options;
 static const char *library;
 static void *sw;
+static bool preparing; /* what the program fixes is being written */
 bool harness_forwards; /* the switch is started: packets are injected (race.c) */
 
 /* ----------------------------------------------------------------------------------- arguments */
@@ -176,8 +178,8 @@ static void packet(struct reader *r) {
     char error[ERROR_BYTES] = "";
     if (harness_forwards)
         ss_inject(sw, bytes, length);
-    else
-        ss_process(sw, port, bytes, length, &out, &total, error);
+    else if (ss_process(sw, port, bytes, length, &out, &total, error) == ASSERTION_FAILED)
+        abort(); /* what our programs assert holds */
     free(bytes);
     const uint8_t *left = out;
     for (uint64_t at = 0; at < total;) {
@@ -224,7 +226,7 @@ static void set_default(struct reader *r) {
     uint32_t index, id = NONE, count = 0;
     uint64_t data[MAX_DATA];
     const struct table *t = take_table(r, &index);
-    if (t == NULL) return;
+    if (t == NULL || (t->fixed && !preparing)) return;
     if (number(r, 1)) count = take_action(r, &t->choice, &id, data);
     ss_table_set_default(sw, index, id, data, count);
 }
@@ -397,7 +399,9 @@ static void prepare(void) {
     }
     ss_set_clock(sw, 1);
     for (uint32_t i = 0; i < plan.profiles; i++) plan.profile[i].members = plan.profile[i].groups = 0;
+    preparing = true;
     run(plan.setup, plan.setup_bytes);
+    preparing = false;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {

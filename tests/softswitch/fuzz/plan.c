@@ -43,6 +43,7 @@ static void read_table(struct table *t) {
     t->profile = next();
     t->meters = next();
     t->timeouts = next();
+    t->fixed = next();
     t->keys = at_most(MAX_KEYS);
     for (uint32_t i = 0; i < t->keys; i++) t->key[i] = (struct key){next(), next(), next()};
     t->choice = read_choice();

@@ -39,6 +39,7 @@ struct table {
     uint32_t words;
     uint32_t profile; /* UINT32_MAX: none */
     uint32_t meters;  /* whether entries have them */
+    uint32_t fixed;   /* whether the program fixes the default action */
     uint32_t timeouts;
     uint32_t keys;
     struct key key[MAX_KEYS];
