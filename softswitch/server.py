@@ -112,13 +112,15 @@ class P4RuntimeServer:
             self._events.result()
 
     async def stop(self) -> None:
-        """Close all streams and the port, and end the event thread."""
+        """Close all streams and the port, and wait until nothing uses the data plane any more."""
         self._stopping.set()
         self.pipeline.close()
         if self._server is not None:
             await self._server.stop(_STOP_GRACE_S)
         if self._events is not None:
             await asyncio.wait((self._events,))
+        async with self.pipeline.lock:
+            pass  # a program that is still being loaded, whose client is gone
 
     def _handlers(self) -> Any:
         unary = grpc.unary_unary_rpc_method_handler

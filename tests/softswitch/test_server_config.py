@@ -358,3 +358,23 @@ def test_json_is_not_taken_for_a_wrapper(value: dict[str, int]) -> None:
     for indent in (None, 2):
         blob = json.dumps(value, indent=indent).encode()
         assert device_data(blob) == blob
+
+
+def test_the_end_waits_for_a_program_that_is_still_being_loaded() -> None:
+    """Otherwise the data plane would be freed below the thread that loads."""
+    dataplane = FakeDataplane()
+    dataplane.loading = threading.Event()
+    with serving(dataplane) as address:
+        client = RawClient(address)
+        stream = client.stream()
+        stream.arbitrate(1)
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=DEVICE_ID, action="VERIFY_AND_COMMIT", config=client.config
+        )
+        set_election_id(request, client.election_id)
+        with pytest.raises(grpc.RpcError, match="DEADLINE_EXCEEDED"):
+            client.stub.SetForwardingPipelineConfig(request, timeout=0.3)
+        threading.Timer(0.5, dataplane.loading.set).start()
+        stream.cancel()
+        client.close()
+    assert dataplane.loads == 1
