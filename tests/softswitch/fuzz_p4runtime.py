@@ -247,8 +247,10 @@ def fuzz(scenario: Scenario, seconds: float, seed: int) -> Counter[str]:
     logging.getLogger().addHandler(errors)
     dataplane = Dataplane(DataplaneOptions(cpu_port=CPU_PORT))
     try:
+        config = config_of(scenario)
+        dataplane.load(config.p4_device_config)  # compiling may take longer than a client waits
         with serving(dataplane) as address:
-            client = RawClient(address, config_of(scenario))
+            client = RawClient(address, config)
             stream = client.stream()
             stream.arbitrate(1)
             client.set_pipeline()
