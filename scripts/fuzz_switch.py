@@ -22,8 +22,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.softswitch.differential import SCENARIOS
-from tests.softswitch.fuzzing import Compiler, make_ready
+from tests.softswitch.fuzzing import FUZZED, Compiler, make_ready
 
 SLOW_S = 20
 LEAST_S = 5
@@ -36,7 +35,7 @@ def fuzz(name: str, seconds: int, keep: Path, harness: Path, compiler: Compiler)
     found.mkdir(exist_ok=True)
     known = set(found.iterdir())
     with tempfile.TemporaryDirectory() as directory:
-        env = make_ready(SCENARIOS[name], compiler, Path(directory))
+        env = make_ready(FUZZED[name], compiler, Path(directory))
         command = [str(harness), str(corpus), f"{directory}/seeds", f"-max_total_time={seconds}"]
         command += [f"-timeout={SLOW_S}", f"-artifact_prefix={found}/", "-print_final_stats=1"]
         done = subprocess.run([*command], env=env, stderr=subprocess.PIPE, text=True, check=False)
@@ -54,24 +53,24 @@ def fuzz(name: str, seconds: int, keep: Path, harness: Path, compiler: Compiler)
 def reproduce(name: str, path: Path, harness: Path, compiler: Compiler) -> int:
     """Run one input; the harness's exit code."""
     with tempfile.TemporaryDirectory() as directory:
-        env = make_ready(SCENARIOS[name], compiler, Path(directory))
+        env = make_ready(FUZZED[name], compiler, Path(directory))
         return subprocess.run([str(harness), str(path)], env=env, check=False).returncode
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 1 when something fails."""
     parser = argparse.ArgumentParser(description="fuzz softswitch's engine and generated code")
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(FUZZED))
     parser.add_argument("--seconds", type=int, default=3600, help="for all scenarios together")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-switch"), metavar="DIR")
     parser.add_argument("--reproduce", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    if unknown := set(options.scenarios) - set(SCENARIOS):
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    if unknown := set(options.scenarios) - set(FUZZED):
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(FUZZED)}")
     compiler = Compiler.find()
     if not compiler.fuzzer:
         parser.error("clang is not on PATH: install the packages clang and libclang-rt-14-dev")
-    names = options.scenarios or list(SCENARIOS)
+    names = options.scenarios or list(FUZZED)
     with tempfile.TemporaryDirectory() as directory:
         harness = compiler.harness(Path(directory))
         if options.reproduce:

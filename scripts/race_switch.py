@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptf_tests.namespace import VethPairs, require_private_namespace
-from tests.softswitch.differential import SCENARIOS
-from tests.softswitch.fuzzing import Compiler, make_ready
+from tests.softswitch.fuzzing import FUZZED, Compiler, make_ready
 
 ENDS = ("raced", "tester")
 
@@ -27,20 +26,20 @@ ENDS = ("raced", "tester")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 1 when a race is found."""
     parser = argparse.ArgumentParser(description="look for data races in softswitch's engine")
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(FUZZED))
     parser.add_argument("--seconds", type=int, default=10, help="per scenario")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    if unknown := set(options.scenarios) - set(SCENARIOS):
-        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    if unknown := set(options.scenarios) - set(FUZZED):
+        parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(FUZZED)}")
     require_private_namespace()
     compiler = Compiler(shutil.which("gcc") or "gcc", fuzzer=False, threads=True)
     failed = 0
     with tempfile.TemporaryDirectory() as name, VethPairs([ENDS]):
         harness = compiler.harness(Path(name))
-        for scenario in options.scenarios or SCENARIOS:
+        for scenario in options.scenarios or FUZZED:
             with tempfile.TemporaryDirectory() as directory:
-                env = make_ready(SCENARIOS[scenario], compiler, Path(directory))
+                env = make_ready(FUZZED[scenario], compiler, Path(directory))
                 files = sorted(map(str, (Path(directory) / "seeds").iterdir()))
                 command = [str(harness), str(options.seconds), str(options.seed), *ENDS, *files]
                 done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -25,9 +25,9 @@ from softswitch.dataplane import Dataplane
 from softswitch.engine import NONE, PROTOTYPES, SwitchOptions
 from softswitch.values import DataplaneOptions
 from tests.softswitch.controller_port import CPU_PORT
-from tests.softswitch.differential import config_of, write_entries
+from tests.softswitch.differential import SCENARIOS, config_of, write_entries
 from tests.softswitch.p4rt import primary
-from tests.softswitch.scenarios import Scenario
+from tests.softswitch.scenarios import Scenario, nothing, probe
 
 SOURCES = Path(__file__).parent / "fuzz"
 CHECKED = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
@@ -35,6 +35,12 @@ COMMON = ("-std=gnu11", "-D_GNU_SOURCE", "-fno-strict-aliasing", "-Wall", "-Wext
 SEED_PACKETS = 4
 """Packets of one seed, so that what they leave behind meets the next."""
 SEEDS = 50
+
+FUZZED = {
+    **SCENARIOS,
+    # Not compared with BMv2: one is random, the other more than it takes.
+    **{name: Scenario(name, nothing, probe) for name in ("random", "beyond")},
+}
 
 KEY_TYPES = {"exact": 0, "valid": 0, "lpm": 1, "ternary": 2, "range": 3}
 MATCH_KINDS = ("EXACT", "LPM", "TERNARY", "RANGE", "KEYLESS")
