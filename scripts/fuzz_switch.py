@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(options.scenarios) - set(FUZZED):
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(FUZZED)}")
     compiler = Compiler.find()
-    if not compiler.fuzzer:
+    if compiler.driver:
         parser.error("clang is not on PATH: install the packages clang and libclang-rt-14-dev")
     names = options.scenarios or list(FUZZED)
     with tempfile.TemporaryDirectory() as directory:

@@ -4,13 +4,14 @@
 
     unshare --net -- .venv/bin/python scripts/race_switch.py [--seconds N] [--seed N] [SCENARIO...]
 
-Engine and program are built with gcc's thread sanitizer. Exits with 1 when it reports something.
+Engine and program are built with gcc's thread sanitizer, or with --memory with those for addresses
+and undefined behaviour, on the way that fuzz_switch.py does not take: interfaces and queues. Exits
+with 1 when something is reported.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,11 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(FUZZED))
     parser.add_argument("--seconds", type=int, default=10, help="per scenario")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--memory", action="store_true", help="address errors instead of races")
     options = parser.parse_args(arguments)
     if unknown := set(options.scenarios) - set(FUZZED):
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(FUZZED)}")
     require_private_namespace()
-    compiler = Compiler(shutil.which("gcc") or "gcc", fuzzer=False, threads=True)
+    compiler = Compiler.gcc("race.c", "address,undefined" if options.memory else "thread")
     failed = 0
     with tempfile.TemporaryDirectory() as name, VethPairs([ENDS]):
         harness = compiler.harness(Path(name))

@@ -75,7 +75,7 @@ void ss_enqueue(struct ss_switch *sw, struct ss_packet *p, uint32_t port) {
     p->next = NULL;
     *q->tail = p;
     q->tail = &p->next;
-    q->size++;
+    __atomic_store_n(&q->size, q->size + 1, __ATOMIC_RELAXED); /* ss_queue_read looks on */
     eg->waiting++;
     if (!eg->listed) list_egress(sw, eg);
 }
@@ -88,7 +88,7 @@ static struct ss_packet *take(struct ss_egress *eg, uint64_t now_ns) {
         if (p == NULL || p->send_ns > now_ns) continue;
         q->head = p->next;
         if (q->head == NULL) q->tail = &q->head;
-        q->size--;
+        __atomic_store_n(&q->size, q->size - 1, __ATOMIC_RELAXED);
         eg->waiting--;
         p->dequeue_depth = q->size;
         return p;

@@ -255,35 +255,38 @@ def api_header() -> str:
 class Compiler:
     """One that can build the harness.
 
-    `fuzzer`: with libFuzzer. `threads`: for data races (fuzz/race.c), not for memory.
+    `driver` is the source in fuzz/ that feeds it; empty: libFuzzer does.
     """
 
     command: str
-    fuzzer: bool
-    threads: bool = False
+    driver: str = ""
+    sanitizers: str = "address,undefined"
 
     @classmethod
     def find(cls) -> Compiler:
         """Clang where it is installed, otherwise gcc."""
         if path := shutil.which("clang"):
-            return cls(path, True)
-        return cls(shutil.which("gcc") or "gcc", False)
+            return cls(path)
+        return cls.gcc("standalone.c")
+
+    @classmethod
+    def gcc(cls, driver: str, sanitizers: str = "address,undefined") -> Compiler:
+        """Gcc, which has no libFuzzer."""
+        return cls(shutil.which("gcc") or "gcc", driver, sanitizers)
 
     def _flags(self, fuzzer: str) -> list[str]:
-        sanitizers = "thread" if self.threads else "address,undefined"
-        if self.fuzzer:
-            sanitizers += fuzzer
-        return [*COMMON, *CHECKED, f"-fsanitize={sanitizers}", f"-I{C_DIR}"]
+        wanted = self.sanitizers if self.driver else f"{self.sanitizers},{fuzzer}"
+        return [*COMMON, *CHECKED, f"-fsanitize={wanted}", f"-I{C_DIR}"]
 
     def harness(self, directory: Path) -> Path:
         """The harness with the engine, in `directory`."""
         (directory / "api.h").write_text(api_header())
-        driver = () if self.fuzzer else ("race.c",) if self.threads else ("standalone.c",)
+        driver = (self.driver,) if self.driver else ()
         sources = [SOURCES / name for name in ("harness.c", "plan.c", *driver)]
         sources += sorted(C_DIR.glob("*.c"))
         output = directory / "harness"
         more = [f"-I{directory}", "-rdynamic", "-o", str(output), *map(str, sources), "-ldl"]
-        self._run([*self._flags(",fuzzer"), *more])
+        self._run([*self._flags("fuzzer"), *more])
         return output
 
     def program(self, source: str, directory: Path) -> Path:
@@ -291,7 +294,7 @@ class Compiler:
         (directory / "program.c").write_text(source)
         output = directory / "program.so"
         more = ["-fPIC", "-shared", "-o", str(output), str(directory / "program.c")]
-        self._run([*self._flags(",fuzzer-no-link"), *more])
+        self._run([*self._flags("fuzzer-no-link"), *more])
         return output
 
     def _run(self, arguments: list[str]) -> None:

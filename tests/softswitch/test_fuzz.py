@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from tests.softswitch.differential import SCENARIOS
 from tests.softswitch.fuzzing import Compiler, make_ready
 
-GCC = Compiler(shutil.which("gcc") or "gcc", fuzzer=False)
+GCC = Compiler.gcc("standalone.c")
 NAMES = (
     "parser",
     "match",

@@ -69,6 +69,18 @@ static void *receiver(void *unused) {
     return NULL;
 }
 
+/* What the other operations do not do: statistics, queues with and without rates, a freeze. */
+static void look_and_turn(unsigned *state) {
+    uint64_t stats[STATS];
+    uint32_t priority = (uint32_t)rand_r(state) % 8;
+    uint64_t rate = rand_r(state) % 4 ? 0 : 1000 + (uint64_t)rand_r(state) % 100000;
+    ss_port_read_stats(harness_switch(), 1, stats);
+    ss_set_queue(harness_switch(), 1, priority, 1 + (uint32_t)rand_r(state) % 100, rate);
+    ss_queue_read(harness_switch(), 1, priority, stats);
+    if (rand_r(state) % 8 == 0 && ss_freeze(harness_switch(), 10000000) == 0)
+        ss_thaw(harness_switch());
+}
+
 static void writer(unsigned seed, unsigned seconds) {
     static uint8_t input[MAX_INPUT];
     time_t end = time(NULL) + (time_t)seconds;
@@ -85,8 +97,7 @@ static void writer(unsigned seed, unsigned seconds) {
             at += 3 + length;
         }
         LLVMFuzzerTestOneInput(input, count);
-        uint64_t stats[STATS];
-        ss_port_read_stats(harness_switch(), 1, stats);
+        look_and_turn(&state);
     }
 }
 
