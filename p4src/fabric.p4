@@ -11,6 +11,9 @@
 //                                       +-- out ---------------------> ipv6_fib <-----+
 //                                                                       |      +--> port
 //                                                                       +-- ecmp_groups --> port
+//
+//   port --port_config--traffic_classes--+-- data or control queue, marked or trimmed --> egress
+//                                        +-- drop
 #include <core.p4>
 #include <v1model.p4>
 
@@ -20,6 +23,7 @@
 #include "include/usid.p4"
 #include "include/segments.p4"
 #include "include/ecn.p4"
+#include "include/queue.p4"
 
 // A T0 has itself, up to 512 uplinks and downlinks; a T1 itself and up to 512 T0s: with 8 planes and
 // 512 T0s about 513 entries are needed, and twice that has room for a change that is made before break.
@@ -53,6 +57,10 @@ struct headers_t {
     srh_segment_t[MAX_SEGMENTS] segments;
     ipv6_t                      inner_ipv6;
     l4_ports_t                  l4_ports;     // of the innermost IPv6 header
+    udp_length_t                udp_length;
+    bth_t                       bth;
+    meth_t                      meth;
+    tseth_t                     tseth;
 }
 
 struct metadata_t {
@@ -62,7 +70,12 @@ struct metadata_t {
     bit<16>       ecmp_group_id;
     bit<16>       src_port;       // 0 when the flow has no ports: an invalid header's fields are
     bit<16>       dst_port;       // undefined, and would scatter the flow
+    bit<16>       trim_bytes;     // of the frame, 0: not trimmed
+    port_config_t port_config;
+    queue_place_t place;
 }
+
+#include "include/congestion.p4"
 
 parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
@@ -88,7 +101,7 @@ parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         transition select(hdr.ipv6.next_header) {
             NEXT_HEADER_ROUTING: parse_srh;
             NEXT_HEADER_IPV6: parse_inner_ipv6;
-            NEXT_HEADER_UDP: parse_l4_ports;
+            NEXT_HEADER_UDP: parse_udp;
             NEXT_HEADER_TCP: parse_l4_ports;
             default: accept;
         }
@@ -121,7 +134,7 @@ parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         packet.extract(hdr.segments.next);
         transition select(hdr.srh.next_header) {
             NEXT_HEADER_IPV6: parse_inner_ipv6;
-            NEXT_HEADER_UDP: parse_l4_ports;
+            NEXT_HEADER_UDP: parse_udp;
             NEXT_HEADER_TCP: parse_l4_ports;
             default: accept;
         }
@@ -129,13 +142,39 @@ parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state parse_inner_ipv6 {
         packet.extract(hdr.inner_ipv6);
         transition select(hdr.inner_ipv6.next_header) {
-            NEXT_HEADER_UDP: parse_l4_ports;
+            NEXT_HEADER_UDP: parse_udp;
             NEXT_HEADER_TCP: parse_l4_ports;
             default: accept;
         }
     }
     state parse_l4_ports {
         packet.extract(hdr.l4_ports);
+        transition accept;
+    }
+    state parse_udp {
+        packet.extract(hdr.l4_ports);
+        packet.extract(hdr.udp_length);
+        transition select(hdr.l4_ports.dst_port) {
+            UDP_PORT_ROCE: parse_bth;
+            UDP_PORT_MRC: parse_bth;
+            default: accept;
+        }
+    }
+    state parse_bth {
+        packet.extract(hdr.bth);
+        transition select(hdr.bth.opcode, hdr.bth.ts) {
+            (OPCODE_WRITE_BASE &&& OPCODE_WRITE_MASK, 0): parse_meth;
+            (OPCODE_WRITE_BASE &&& OPCODE_WRITE_MASK, 1): parse_meth_tseth;
+            default: accept;
+        }
+    }
+    state parse_meth {
+        packet.extract(hdr.meth);
+        transition accept;
+    }
+    state parse_meth_tseth {
+        packet.extract(hdr.meth);
+        packet.extract(hdr.tseth);
         transition accept;
     }
 }
@@ -158,6 +197,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
 
     NextSegment() next_segment;
     MergeEcn() merge_ecn;
+    TakeQueuePlace() take_queue_place;
 
     action drop(drop_reason_t reason) {
         meta.drop_reason = reason;
@@ -290,27 +330,29 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
     }
 
     apply {
-        if (hdr.packet_out.isValid()) {
-            standard_metadata.egress_spec = hdr.packet_out.egress_port;
-            hdr.packet_out.setInvalid();
-            exit;
-        }
         // Port 0 is a port: start from "drop", so that nothing leaves by accident.
         mark_to_drop(standard_metadata);
         meta.drop_reason = drop_reason_t.NONE;
-        port_in.count((bit<32>) standard_metadata.ingress_port);
 
         bool route_by_ipv6 = false;
         bool route_by_usid = false;
-        bool punted = false;
+        bool as_it_is = false;      // punted, or sent by the controller
 
-        if (!hdr.ethernet.isValid()) {
+        if (!hdr.packet_out.isValid()) {
+            port_in.count((bit<32>) standard_metadata.ingress_port);
+        }
+
+        if (hdr.packet_out.isValid()) {
+            standard_metadata.egress_spec = hdr.packet_out.egress_port;
+            hdr.packet_out.setInvalid();
+            as_it_is = true;
+        } else if (!hdr.ethernet.isValid()) {
             drop(drop_reason_t.TRUNCATED);
         } else if (!hdr.ipv6.isValid()) {
             if (hdr.ethernet.ether_type == ETHERTYPE_IPV6) {
                 drop(drop_reason_t.TRUNCATED);
             } else {
-                punted = punt.apply().hit;
+                as_it_is = punt.apply().hit;
             }
         } else if (hdr.ipv6.version != 6) {
             drop(drop_reason_t.NOT_IPV6);
@@ -388,10 +430,14 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
             }
         }
 
+        if (meta.drop_reason == drop_reason_t.NONE) {
+            take_queue_place.apply(hdr, meta, standard_metadata);
+        }
+
         if (meta.drop_reason != drop_reason_t.NONE) {
             drops.count((bit<32>) (bit<8>) meta.drop_reason);
             mark_to_drop(standard_metadata);
-        } else if (!punted) {
+        } else if (!as_it_is) {
             hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
         }
     }
@@ -400,9 +446,14 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
 control FabricEgress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
     @name("port_out") counter(PORTS, CounterType.packets_and_bytes) port_out;
+    LeaveQueue() leave_queue;
 
     apply {
+        leave_queue.apply(meta.place);
         port_out.count((bit<32>) standard_metadata.egress_port);
+        if (meta.trim_bytes != 0) {
+            truncate((bit<32>) meta.trim_bytes);
+        }
         if (standard_metadata.egress_port == CPU_PORT) {
             hdr.packet_in.setValid();
             hdr.packet_in.ingress_port = standard_metadata.ingress_port;
@@ -424,6 +475,10 @@ control FabricDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.segments);
         packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.l4_ports);
+        packet.emit(hdr.udp_length);
+        packet.emit(hdr.bth);
+        packet.emit(hdr.meth);
+        packet.emit(hdr.tseth);
     }
 }
 

@@ -25,25 +25,29 @@ SETTLE_TIMEOUT_S = 3.0
 QUIET_S = 0.02
 # BMv2's egress queues hold 64 packets, so no more than this many are on their way at a time.
 WINDOW = 32
+# By port, of fabric.p4.
+QUEUE_COUNTERS = ("ecn_marked_packets", "trim_packets", "dropped_trim_packets", "dropped_packets")
 
 
 @dataclass(frozen=True)
 class Forward:
-    """A packet that comes out of ``port_out`` as ``expected``."""
+    """A packet that comes out of ``port_out`` as ``expected``, and is counted there as ``also``."""
 
     port_in: int
     packet: bytes
     port_out: int
     expected: bytes
+    also: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Drop:
-    """A packet that is dropped and counted."""
+    """A packet that is dropped and counted; ``also`` are further cells (counter, index)."""
 
     port_in: int
     packet: bytes
     reason: DropReason
+    also: Sequence[tuple[str, int]] = ()
 
 
 Fate = Forward | Drop
@@ -144,13 +148,14 @@ class Bench(BaseTest):
 
     def counters(self) -> Counters:
         """The program's indirect counters: all drop reasons, all ports of this bench."""
-        return self.device.counters(
-            {
-                "port_in": self.ports,
-                "port_out": [*self.ports, CPU_PORT],
-                "drops": [0, *DropReason],
-            }
-        )
+        indices: dict[str, Sequence[int]] = {
+            "port_in": self.ports,
+            "port_out": [*self.ports, CPU_PORT],
+            "drops": [0, *DropReason],
+        }
+        known = {counter.alias for counter in self.device.schema.counters}
+        indices |= {name: self.ports for name in QUEUE_COUNTERS if name in known}
+        return self.device.counters(indices)
 
     def expect_counters(self, before: Counters, expected: Counters) -> None:
         """Since ``before`` the counters have grown by this and nothing else."""
@@ -175,8 +180,9 @@ def _counted(fates: Iterable[Fate]) -> Counters:
         cells: list[tuple[str, int]] = [("port_in", fate.port_in)]
         if isinstance(fate, Forward):
             cells.append(("port_out", fate.port_out))
+            cells += [(name, fate.port_out) for name in fate.also]
         else:
-            cells.append(("drops", fate.reason))
+            cells += [("drops", fate.reason), *fate.also]
         for cell in cells:
             packets[cell] += 1
             octets[cell] += len(fate.packet)

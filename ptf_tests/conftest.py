@@ -41,11 +41,13 @@ from ptf.dataplane import DataPlane  # noqa: E402
 from ptf_tests import nic_world, world  # noqa: E402
 from ptf_tests.bench import Bench  # noqa: E402
 from ptf_tests.device import Device  # noqa: E402
+from ptf_tests.queues import QueueControl, Queued, queue_control  # noqa: E402
 
 # Program -> its P4Runtime device id (and PTF device number) and its ports.
 SWITCHES = {"fabric": (1, world.PORTS), "nic": (2, nic_world.PORTS)}
 SO_RCVBUFFORCE = 33  # Linux; the socket module has no name for it
 RECEIVE_BUFFER_BYTES = 32 << 20
+PRIORITY_QUEUES = 2
 
 _processes: dict[str, SwitchProcess] = {}
 
@@ -94,7 +96,14 @@ def _benches(
                     socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES
                 )
             interfaces = {port: f"{program}-eth{port}" for port in ports}
-            process = SwitchProcess(target, device_id, interfaces, logs / f"{program}.log")
+            process = SwitchProcess(
+                target,
+                device_id,
+                interfaces,
+                logs / f"{program}.log",
+                priority_queues=PRIORITY_QUEUES,
+                control=logs / f"{program}.sock",
+            )
             process.start()
             stack.callback(process.stop)
             _processes[program] = process
@@ -121,6 +130,25 @@ def _clean_bench(bench: Bench) -> Iterator[Bench]:
 def fabric(_benches: dict[str, Bench]) -> Iterator[Bench]:
     """The switch that runs fabric.p4, with empty tables."""
     yield from _clean_bench(_benches["fabric"])
+
+
+@pytest.fixture(scope="session")
+def _queue_control(
+    pytestconfig: pytest.Config, _benches: dict[str, Bench]
+) -> Iterator[QueueControl]:
+    process = _processes["fabric"]
+    control = queue_control(pytestconfig.getoption("--target"), process)
+    yield control
+    control.close()
+
+
+@pytest.fixture
+def queued(t0: Bench, _queue_control: QueueControl) -> Iterator[Queued]:
+    """The T0 with queues: traffic classes, one port to a switch and one to a host."""
+    t0.device.insert(*world.queue_entries())
+    _queue_control.reset()
+    yield Queued(t0, _queue_control)
+    _queue_control.reset()
 
 
 @pytest.fixture

@@ -231,3 +231,14 @@ def flow(
     return ipv6(
         source, destination, payload, kind, flow_label=label, dscp=dscp, hop_limit=hop_limit
     )
+
+
+def trimmed(packet: bytes, dscp: int, kept: int = 20) -> bytes:
+    """What trimming leaves of a host's MRC packet: ``kept`` bytes behind the UDP header.
+
+    Lengths and UDP checksum are Scapy's for the shorter packet.
+    """
+    ip, ports = IPv6(packet[:IPV6_BYTES]), UDP(packet[IPV6_BYTES : IPV6_BYTES + UDP_BYTES])
+    body = packet[IPV6_BYTES + UDP_BYTES :][:kept]
+    short = IPv6(src=ip.src, dst=ip.dst, tc=dscp << 2 | ip.tc & 3, fl=ip.fl, hlim=ip.hlim)
+    return bytes(short / UDP(sport=ports.sport, dport=ports.dport) / Raw(body))

@@ -28,7 +28,8 @@ class SwitchProcess:
     """One switch, running from ``start()`` to ``stop()``; its output goes to ``log``.
 
     ``number`` makes its address, and is its device id unless another is given. It starts with a
-    ``program`` (BMv2 JSON) or waits for a controller's.
+    ``program`` (BMv2 JSON) or waits for a controller's. ``control`` is where softswitch listens for
+    softswitch-ctl (its default when None).
     """
 
     def __init__(
@@ -40,30 +41,40 @@ class SwitchProcess:
         *,
         device_id: int | None = None,
         program: Path | None = None,
+        priority_queues: int = 1,
+        control: Path | None = None,
     ) -> None:
         self.address = f"127.0.0.1:{50050 + number}"
         self.log = log
-        self._number = number
         self._device_id = number if device_id is None else device_id
-        self._command = self._arguments(target, interfaces, program)
+        self.control = control
+        self.thrift_port = 9090 + number
+        self._command = self._arguments(target, interfaces, program, priority_queues, control)
         self._process: subprocess.Popen[bytes] | None = None
 
     def _arguments(
-        self, target: str, interfaces: Mapping[int, str], program: Path | None
+        self,
+        target: str,
+        interfaces: Mapping[int, str],
+        program: Path | None,
+        priority_queues: int,
+        control: Path | None,
     ) -> list[str]:
         if target == "bmv2":
             executable = shutil.which("simple_switch_grpc")
             if executable is None:
                 raise SwitchError("simple_switch_grpc is not on PATH: use --target softswitch")
-            command = [executable, "--thrift-port", str(9090 + self._number)]
+            command = [executable, "--thrift-port", str(self.thrift_port)]
         else:
             command = [sys.executable, "-m", "softswitch"]
+            command += [] if control is None else ["--control", str(control)]
         command += ["--device-id", str(self._device_id)]
         command += ["--no-p4"] if program is None else [str(program)]
         for port, interface in interfaces.items():
             command += ["-i", f"{port}@{interface}"]
         command += ["--", "--grpc-server-addr", self.address]
         command += ["--cpu-port", str(CPU_PORT), "--drop-port", str(DROP_PORT)]
+        command += ["--priority-queues", str(priority_queues)]
         # The kernel ends the switch should this process be killed; Ctrl-C is ours to handle.
         return die_with_us(command)
 

@@ -11,6 +11,7 @@ from finsy import P4TableAction, P4TableEntry
 
 from controller import addressing
 from controller.addressing import DeviceKind, UsidKind, locator_node, usid
+from mrc.options import CodePoints
 from ptf_tests.device import entry
 from ptf_tests.packets import Macs
 
@@ -126,4 +127,55 @@ def t1_entries() -> list[P4TableEntry]:
         locator_block(),
         my_sid(T1_USID),
         *(usid_route(t0_usid(index), addressing.t1_port(index)) for index in range(8)),
+    ]
+
+
+# ---- queues: thresholds in packets, small enough to fill a queue in no time ----------------------
+
+CODE_POINTS = CodePoints()
+ECN_MIN, ECN_MAX, TRIM, CAPACITY = 10, 20, 30, 40
+TRIM_SIZE = 256
+UPLINK = up_port(0)
+DOWNLINK = down_port(1)
+
+
+def traffic_class(dscp: int, action: str) -> P4TableEntry:
+    """What a packet with this DSCP is."""
+    return entry("traffic_classes", {"dscp": dscp}, P4TableAction(action))
+
+
+def port_to_switch(port: int = UPLINK, **changed: int) -> P4TableEntry:
+    """Configuration of a port with another switch behind it."""
+    settings = {
+        "ecn_min_threshold": ECN_MIN,
+        "ecn_max_threshold": ECN_MAX,
+        "packet_trim_threshold": TRIM,
+        "packet_trim_size": TRIM_SIZE,
+        "packet_trim_dscp": CODE_POINTS.trimmed,
+        "capacity": CAPACITY,
+    }
+    return entry("port_config", {"port": port}, P4TableAction("to_switch", **settings | changed))
+
+
+def port_to_host(port: int = DOWNLINK, **changed: int) -> P4TableEntry:
+    """Configuration of a port with a host behind it."""
+    settings = {
+        "packet_trim_threshold": TRIM,
+        "packet_trim_size": TRIM_SIZE,
+        "packet_trim_dscp": CODE_POINTS.trimmed_lasthop,
+        "capacity": CAPACITY,
+    }
+    return entry("port_config", {"port": port}, P4TableAction("to_host", **settings | changed))
+
+
+def queue_entries() -> list[P4TableEntry]:
+    """Traffic classes, and two ports of the T0 with queues."""
+    control = (CODE_POINTS.control, CODE_POINTS.trimmed, CODE_POINTS.trimmed_lasthop)
+    return [
+        traffic_class(CODE_POINTS.trimmable, "data_trim"),
+        traffic_class(CODE_POINTS.trimmable_retx, "data_trim"),
+        traffic_class(CODE_POINTS.no_trim, "data_no_trim"),
+        *(traffic_class(dscp, "control_class") for dscp in control),
+        port_to_switch(),
+        port_to_host(),
     ]

@@ -179,6 +179,7 @@ def bmv2(wires: Wires, directory: Path, scenario: Scenario, seed: int) -> Iterat
     for port, interface in wires.interfaces.items():
         command += ["-i", f"{port}@{interface}"]
     command += ["--", "--grpc-server-addr", ADDRESS, "--cpu-port", str(CPU_PORT)]
+    command += ["--priority-queues", str(scenario.priority_queues)]
     with (directory / "bmv2.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:

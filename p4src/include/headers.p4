@@ -44,4 +44,42 @@ header l4_ports_t {
     bit<16> dst_port;
 }
 
+// The rest of a UDP header.
+header udp_length_t {
+    bit<16> len;            // of header and data, in bytes
+    bit<16> checksum;
+}
+
+// MRC base transport header: IBTA's with the bits `rtx` and `ts`.
+header bth_t {
+    bit<8>  opcode;
+    bit<1>  se;
+    bit<1>  m;
+    bit<2>  pad;
+    bit<4>  tver;
+    bit<16> pkey;
+    bit<8>  reserved;
+    bit<24> dqp;
+    bit<1>  ack_request;
+    bit<1>  r;
+    bit<1>  rtx;            // a retransmission
+    bit<1>  ts;             // TSETH follows METH
+    bit<4>  reserved2;
+    bit<24> psn;
+}
+
+// Message header, after the BTH of every WRITE.
+header meth_t {
+    bit<16> rqmsn;
+    bit<16> msn;
+}
+
+// Time stamp header.
+header tseth_t {
+    bit<16> tx_timestamp;
+    bit<1>  tsr;
+    bit<11> reserved;
+    bit<4>  ftype;
+}
+
 #endif

@@ -25,7 +25,19 @@ const bit<8> NEXT_HEADER_ROUTING = 43;
 
 const bit<8> ROUTING_TYPE_SEGMENT_ROUTING = 4;  // RFC 8754
 
-const bit<16> IPV6_HDR_BYTES = 40;
+const bit<16> ETHERNET_HDR_BYTES = 14;
+const bit<16> IPV6_HDR_BYTES     = 40;
+const bit<16> UDP_HDR_BYTES      = 8;
+const bit<16> BTH_BYTES          = 12;
+const bit<16> METH_BYTES         = 4;
+const bit<16> TSETH_BYTES        = 4;
+
+// RoCEv2's UDP port, and the one that the MRC specification prints.
+const bit<16> UDP_PORT_ROCE = 4791;
+const bit<16> UDP_PORT_MRC  = 4971;
+
+const bit<8> OPCODE_WRITE_BASE = 0xC0;    // opcodes 0xC0-0xCF are WRITEs, which have a METH
+const bit<8> OPCODE_WRITE_MASK = 0xF0;
 
 // uSID kinds, the top three bits. 0 is never used, so no uSID of a carrier is zero.
 const bit<3> KIND_LOCAL = 7;      // 0xE000-0xFFFF: meaningful on one switch only (uA, decap)

@@ -109,7 +109,8 @@ class Softswitch:
 @contextmanager
 def softswitch(scenario: Scenario, seed: int = 1) -> Iterator[Softswitch]:
     """A softswitch with the scenario's entries."""
-    dataplane = Dataplane(DataplaneOptions(cpu_port=CPU_PORT))
+    options = DataplaneOptions(cpu_port=CPU_PORT, priority_queues=scenario.priority_queues)
+    dataplane = Dataplane(options)
     try:
         with serving(dataplane) as address:
             client = RawClient(address, config_of(scenario))

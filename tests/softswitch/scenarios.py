@@ -39,6 +39,7 @@ class Scenario:
     program: str = ""
     directory: Path = PROGRAMS
     any_entries: tuple[str, ...] = ()
+    priority_queues: int = 1
 
     def entries(self, client: RawClient, seed: int) -> list[Any]:
         """All updates that belong to a seed."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from finsy import P4TableAction, P4TableEntry
 from finsy.proto import p4r
 
 from controller import addressing
@@ -22,17 +23,31 @@ from topologies.schema import load_topology
 
 MINI = Path(__file__).parents[2] / "topologies" / "mini.yaml"
 BLOCK = 0xFCBBBB00
+PRIORITY_QUEUES = 2
 PORTS = (4791, 4791, 4791, 4971, 53)
 
 
-def _updates(program: str, device: str) -> Callable[[RawClient], Sequence[Any]]:
+Change = Callable[[P4TableEntry], P4TableEntry]
+
+
+def _full_queues(entry: P4TableEntry) -> P4TableEntry:
+    """As the controller's, but that queues are never empty enough: all is trimmed or marked."""
+    if entry.table_id != "port_config":
+        return entry
+    assert isinstance(entry.action, P4TableAction)
+    settings = {name: 0 for name in entry.action.args if "threshold" in name}
+    action = P4TableAction(entry.action.name, **entry.action.args | settings)
+    return P4TableEntry("port_config", match=entry.match, action=action)
+
+
+def _updates(program: str, device: str, change: Change) -> Callable[[RawClient], Sequence[Any]]:
     def updates(client: RawClient) -> Sequence[Any]:
         del client
         schema = load_program(program)
         fabric = Fabric.from_topology(load_topology(MINI))
         policy = Policy(spray=Spray(mode="round_robin"))
         return [
-            p4r.Update(type=INSERT, entity=entry.encode(schema))
+            p4r.Update(type=INSERT, entity=change(entry).encode(schema))
             for entry in desired_entries(fabric, device, policy)
         ]
 
@@ -120,13 +135,19 @@ def nic_packet(source: random.Random) -> Packet:
 
 
 def _own(
-    name: str, program: str, device: str, packet: Callable[[random.Random], Packet]
+    name: str,
+    program: str,
+    device: str,
+    packet: Callable[[random.Random], Packet],
+    change: Change = lambda entry: entry,
 ) -> Scenario:
-    return Scenario(name, _updates(program, device), packet, program, BUILD_DIR)
+    updates = _updates(program, device, change)
+    return Scenario(name, updates, packet, program, BUILD_DIR, priority_queues=PRIORITY_QUEUES)
 
 
 FABRIC = (
     _own("fabric-t0", "fabric", "p0t0-0", switch_packet),
+    _own("fabric-full", "fabric", "p0t0-0", switch_packet, _full_queues),
     _own("fabric-t1", "fabric", "p0t1-1", switch_packet),
     _own("nic", "nic", "n0-0", nic_packet),
 )
