@@ -23,7 +23,13 @@ from controller.cli_common import (
     plain_table,
     rich_escape,
 )
-from controller.counters import FabricCounters, read_fabric, spread, t1_packets
+from controller.counters import (
+    QUEUE_COUNTERS,
+    FabricCounters,
+    read_fabric,
+    spread,
+    t1_packets,
+)
 from controller.drops import DropReason
 from controller.entries import desired_entries
 from controller.fabric import Fabric
@@ -211,13 +217,14 @@ def counters(
     ] = None,
     timeout: TimeoutOption = 5.0,
 ) -> None:
-    """Show how packets spread over planes and T1s, and all drops, since programs were loaded."""
+    """Show the spread of packets, queues that filled and all drops since programs were loaded."""
     session = Session.of(run_dir)
     fabric = session.fabric
     row = None if device is None else fabric.device(device)
     found = asyncio.run(read_fabric(session.inventory, connect_timeout_s=timeout))
     if row is None:
         print_spray(fabric, found)
+        print_queues(fabric, found)
         print_drops(found)
     elif row.name in found.devices:
         print_ports(fabric, row.name, found)
@@ -243,18 +250,34 @@ def print_spray(fabric: Fabric, counters: FabricCounters) -> None:
     )
 
 
+def print_queues(fabric: Fabric, counters: FabricCounters) -> None:
+    """Packets marked, trimmed and dropped at egress queues, for the ports where any was."""
+    heads = tuple(QUEUE_COUNTERS.values())
+    table = plain_table("Switch", "Port", "Neighbour", *heads, right=("Port", *heads))
+    for name, read in counters.devices.items():
+        if not read.queues:
+            continue
+        packets = np.stack([read.queues[counter][:, 0] for counter in QUEUE_COUNTERS], axis=1)
+        for port in np.flatnonzero(packets.any(axis=1)).tolist():
+            peer, _ = fabric.neighbour(fabric.device(name), port)
+            table.add_row(name, str(port), peer.name, *map(str, packets[port].tolist()))
+    console.print(table if table.row_count else "no packet marked, trimmed or dropped at a queue")
+
+
 def _ratio(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.3f}"
 
 
 def print_ports(fabric: Fabric, name: str, counters: FabricCounters) -> None:
     """Packets and bytes of one device by port, with the neighbour behind it."""
-    numbers = ("Port", "Packets in", "Bytes in", "Packets out", "Bytes out")
-    table = plain_table("Port", "Neighbour", *numbers[1:], right=numbers)
     device, read = fabric.device(name), counters.devices[name]
+    queues = (QUEUE_COUNTERS[counter] for counter in read.queues)
+    numbers = ("Port", "Packets in", "Bytes in", "Packets out", "Bytes out", *queues)
+    table = plain_table("Port", "Neighbour", *numbers[1:], right=numbers)
     for port in fabric.ports.port[fabric.ports.of(device.row)].tolist():
         peer, _ = fabric.neighbour(device, port)
         values = (*read.port_in[port].tolist(), *read.port_out[port].tolist())
+        values += tuple(int(counts[port, 0]) for counts in read.queues.values())
         table.add_row(str(port), peer.name, *map(str, values))
     console.print(table)
     print_drops(FabricCounters({name: read}))

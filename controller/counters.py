@@ -24,6 +24,15 @@ from controller.p4rt import CONNECT_TIMEOUT_S, DeviceConnection
 
 Counts = NDArray[np.int64]
 
+QUEUE_COUNTERS = {
+    "ecn_marked_packets": "Marked",
+    "trim_packets": "Trimmed",
+    "dropped_trim_packets": "Trim-dropped",
+    "dropped_packets": "Tail-dropped",
+}
+"""Counters of fabric.p4 by egress port, as SAI names them, and how they are called in tables.
+Packets that were trimmed and then dropped are in both."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounters:
@@ -31,12 +40,14 @@ class DeviceCounters:
 
     `un` (2,): carriers whose leading uSID was this switch's, zero on a NIC.
     `drops` (reasons, 2) by DropReason; `port_in` and `port_out` (ports, 2) by port number.
+    `queues`: (ports, 2) for each of QUEUE_COUNTERS, none on a NIC.
     """
 
     un: Counts
     drops: Counts
     port_in: Counts
     port_out: Counts
+    queues: Mapping[str, Counts] = field(default_factory=dict)
 
     def __sub__(self, earlier: DeviceCounters) -> DeviceCounters:
         """What was counted since an earlier reading of the same device."""
@@ -45,6 +56,7 @@ class DeviceCounters:
             self.drops - earlier.drops,
             self.port_in - earlier.port_in,
             self.port_out - earlier.port_out,
+            {name: counts - earlier.queues[name] for name, counts in self.queues.items()},
         )
 
 
@@ -100,6 +112,11 @@ async def read_device(link: DeviceConnection, schema: P4Schema) -> DeviceCounter
         await read_indirect(link, schema, "drops"),
         await read_indirect(link, schema, "port_in"),
         await read_indirect(link, schema, "port_out"),
+        {
+            name: await read_indirect(link, schema, name)
+            for name in QUEUE_COUNTERS
+            if schema.counters.get(name) is not None
+        },
     )
 
 

@@ -31,3 +31,5 @@ class DropReason(IntEnum):
     NOT_OWN_ADDRESS = 16
     ECN_NOT_ECT = 17
     NO_LINK = 18
+    TAIL_DROP = 19
+    TRIM_DROP = 20

@@ -23,6 +23,7 @@ from controller.fabric import Device, Fabric
 from controller.nic_entries import nic_entries
 from controller.overlay import Overlay, bind
 from controller.policy import Policy, PolicyError
+from controller.queue_entries import queue_entries
 from controller.routes import ForwardTable, static_tables
 
 MAX_GROUP_WEIGHT = 64
@@ -38,6 +39,8 @@ TABLE_SIZES = {
         "ipv6_fib": 4096,
         "ecmp_groups": 512,
         "punt": 16,
+        "port_config": 512,
+        "traffic_classes": 64,
     },
     "nic": {
         "locator_block": 4,
@@ -79,7 +82,8 @@ def desired_entries(
     if program == "nic":
         entries = [block, *nic_entries(overlay, device)]
     else:
-        entries = [block, *_switch_entries(overlay, device)]
+        queues = queue_entries(fabric, device, overlay.policy.queues)
+        entries = [block, *_switch_entries(overlay, device), *queues]
     _check_sizes(device, program, entries)
     return entries
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy file: how NICs spray, and what they keep away from.
+"""The policy file: how NICs spray, what they keep away from, and what full queues do.
 
     version: 1
     spray: {mode: random, slots_per_plane: 32}     # random | round_robin | ecmp
@@ -11,9 +11,17 @@
       planes: [2]
       switches: [p0t1-3]
       links: [[p0t0-0, p0t1-1], [h0-1, p1t0-0]]
+    queues:                                        # of T0s and T1s; thresholds in % of queue_depth
+      ecn_mark_mode: all                           # all | none
+      ecn_min_threshold: 25                        # below: no mark
+      ecn_max_threshold: 75                        # from here on: every packet
+      packet_admission_fail_action: drop_and_trim  # drop_and_trim | drop
+      packet_trim_threshold: 100
+      packet_trim_size: 256                        # bytes of a trimmed frame, at most
 
-A policy changes what senders choose; the static tables of the switches stay, so that probes can
-still reach what is denied. `controller.overlay` says what a policy means for a given fabric.
+`deny` and weights change what senders choose; the static tables of the switches stay, so that
+probes can still reach what is denied. `controller.overlay` says what a policy means for a given
+fabric, and `controller.queue_entries` what `queues` means for a switch.
 """
 
 from __future__ import annotations
@@ -21,11 +29,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from topologies.yaml_model import load_model
 
 MAX_SLOTS_PER_PLANE = 4096
+MIN_TRIM_BYTES = 122
+"""A frame that is cut behind the TSETH: Ethernet, outer and inner IPv6, UDP, BTH, METH, TSETH."""
 
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -78,6 +88,42 @@ class Deny(_Model):
     )
 
 
+Percent = Annotated[int, Field(ge=1, le=100)]
+
+
+class Queues(_Model):
+    """What switches do at egress queues that fill; the names are SAI's.
+
+    Thresholds are percentages of the topology's queue_depth. Ports to hosts never mark.
+    """
+
+    ecn_mark_mode: Literal["all", "none"] = "all"
+    ecn_min_threshold: Percent = Field(default=25, description="up to here no packet is marked")
+    ecn_max_threshold: Percent = Field(
+        default=75, description="from here on every ECT packet is, in between by chance"
+    )
+    packet_admission_fail_action: Literal["drop_and_trim", "drop"] = "drop_and_trim"
+    packet_trim_threshold: Percent = Field(
+        default=100, description="from here on packets that may be trimmed are"
+    )
+    packet_trim_size: int = Field(
+        default=256,
+        ge=MIN_TRIM_BYTES,
+        le=0xFFFF,
+        description="bytes; a packet with longer headers is not trimmed",
+    )
+
+    @field_validator("ecn_max_threshold")
+    @classmethod
+    def _in_order(cls, maximum: int, info: ValidationInfo) -> int:
+        minimum = info.data.get("ecn_min_threshold", maximum)
+        if maximum < minimum:
+            raise ValueError(
+                f"{maximum} is less than ecn_min_threshold {minimum}; allowed: {minimum}..100"
+            )
+        return maximum
+
+
 class Policy(_Model):
     """A whole policy; without a file everything is sprayed evenly."""
 
@@ -86,6 +132,7 @@ class Policy(_Model):
     plane_weights: dict[int, Weight] = Field(default={})
     path_weights: tuple[PathWeight, ...] = Field(default=(), strict=False)
     deny: Deny = Deny()
+    queues: Queues = Queues()
 
 
 class _VersionedPolicy(Policy):

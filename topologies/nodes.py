@@ -27,6 +27,9 @@ FIRST_GRPC_PORT = 50050
 FIRST_THRIFT_PORT = 9090
 # Queues: 1 is served first and carries control packets and trimmed headers, 0 data.
 PRIORITY_QUEUES = 2
+# How many packets per second control gets for each of the data: while a link sends a packet of
+# 4,500 bytes, it could send 36 trimmed ones.
+CONTROL_RATE = 16
 DEFAULT_QUEUE_DEPTH = 64  # packets, of both targets
 
 
@@ -102,7 +105,8 @@ class SoftSwitch(P4Switch):
         command = [sys.executable, "-m", "softswitch", *self._options(pcap), "--"]
         command += [*self._target_options(), "--queue-depth", str(self.queue_depth)]
         for port, rate in self.queue_rates.items():
-            command += ["--queue-rate", f"{port}={rate}"]
+            command += ["--queue-rate", f"{port}.0={rate}"]
+            command += ["--queue-rate", f"{port}.1={CONTROL_RATE * rate}"]
         return command
 
 
@@ -133,7 +137,8 @@ class Bmv2Switch(P4Switch):
             commands += [f"set_queue_depth {self.queue_depth} {port}" for port in self.data_ports()]
         for port, rate in self.queue_rates.items():
             commands += [
-                f"set_queue_rate {rate} {port} {queue}" for queue in range(PRIORITY_QUEUES)
+                f"set_queue_rate {rate} {port} 0",
+                f"set_queue_rate {CONTROL_RATE * rate} {port} 1",
             ]
         return commands
 

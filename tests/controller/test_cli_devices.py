@@ -10,6 +10,7 @@ from finsy.proto import p4r
 from typer.testing import CliRunner, Result
 
 from controller.cli import app
+from controller.counters import QUEUE_COUNTERS
 from controller.drops import DropReason
 from controller.p4rt import load_program
 from tests.controller.conftest import FakeFabric
@@ -75,6 +76,7 @@ def test_status_before_and_after_a_push(fake_fabric: FakeFabric) -> None:
     table = rows(after)
     assert table["n1-1"][:6] == ["ok", "none", "0", "0", "0", "0"]
     entries = "locator_block 1, my_sid 1, local_sid 5, usid_fib 4, ipv6_fib 3, ecmp_groups 1"
+    entries = f"port_config 4, traffic_classes 6, {entries}"
     assert f"p0t0-0 ok none 0 10 0 5 {entries}" in " ".join(after.split())
     assert "p0t0-0 NOT_MY_SID 5 500" in " ".join(after.split())
 
@@ -107,7 +109,27 @@ def test_counters_of_one_device(fake_fabric: FakeFabric) -> None:
     mrcctl("push")
     count("port_out", fake_fabric.switches["p0t0-1"].counters, 3, 4)
     table = rows(mrcctl("counters", "--device", "p0t0-1").output)
-    assert table["3"] == ["p0t1-0", "0", "0", "4", "400"]
+    assert table["3"] == ["p0t1-0", "0", "0", "4", "400", "0", "0", "0", "0"]
+    assert len(rows(mrcctl("counters", "--device", "n0-0").output)["1"]) == 5
+
+
+def test_counters_show_queues_that_filled(fake_fabric: FakeFabric) -> None:
+    mrcctl("push")
+    assert "no packet marked, trimmed or dropped at a queue" in mrcctl("counters").output
+    counters = fake_fabric.switches["p0t0-1"].counters
+    for packets, kind in enumerate(QUEUE_COUNTERS, 5):
+        count(kind, counters, 3, packets)
+    found = rows(mrcctl("counters").output)
+    assert found["Switch"] == [
+        "Port",
+        "Neighbour",
+        "Marked",
+        "Trimmed",
+        "Trim-dropped",
+        "Tail-dropped",
+    ]
+    assert found["p0t0-1"] == ["3", "p0t1-0", "5", "6", "7", "8"]
+    assert rows(mrcctl("counters", "--device", "p0t0-1").output)["3"][-4:] == list("5678")
 
 
 def test_a_policy_is_applied_remembered_and_shown(fake_fabric: FakeFabric, tmp_path: Path) -> None:

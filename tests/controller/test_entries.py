@@ -20,7 +20,8 @@ from controller.entries import ECMP_SELECTOR_SIZE, TABLE_SIZES, desired_entries,
 from controller.fabric import Device, Fabric
 from controller.overlay import Overlay, bind
 from controller.path import trace
-from controller.policy import Deny, PathWeight, Policy, PolicyError, Spray
+from controller.policy import Deny, PathWeight, Policy, PolicyError, Queues, Spray
+from controller.queue_entries import NEVER
 from tests.controller.strategies import fabric_of, fabrics, shipped
 
 BUILD = Path(__file__).parents[2] / "p4src" / "build"
@@ -73,13 +74,65 @@ def test_numbers_of_entries() -> None:
     def counts(name: str) -> dict[str, int]:
         return Counter(entry.table_id for entry in desired_entries(lab, name, Policy()))
 
-    switch = {"locator_block": 1, "my_sid": 1}
+    switch = {"locator_block": 1, "my_sid": 1, "traffic_classes": 6}
     uplinks = {"ecmp_groups": 1}
-    assert counts("p0t0-0") == switch | uplinks | {"local_sid": 7, "usid_fib": 6, "ipv6_fib": 3}
-    assert counts("p3t1-2") == switch | {"local_sid": 3, "usid_fib": 2, "ipv6_fib": 2}
+    assert counts("p0t0-0") == switch | uplinks | {
+        "local_sid": 7,
+        "usid_fib": 6,
+        "ipv6_fib": 3,
+        "port_config": 6,
+    }
+    assert counts("p3t1-2") == switch | {
+        "local_sid": 3,
+        "usid_fib": 2,
+        "ipv6_fib": 2,
+        "port_config": 2,
+    }
     identity = {"locator_block": 1, "own_address": 1, "own_sid": 4, "link_macs": 5}
     spray = {"slots": 4 * 32 + 4, "plane_sets": 15, "group_cfg": 2, "destinations": 2}
     assert counts("n0-0") == identity | spray
+
+
+def queue_settings(name: str, queues: Queues) -> dict[int, dict[str, Any]]:
+    """What the switch's ports are told: action and arguments, by port."""
+    entries = desired_entries(shipped("lab"), name, Policy(queues=queues))
+    return {
+        entry["port"]: {"action": action(entry).name, **action(entry).args}
+        for entry in entries
+        if entry.table_id == "port_config"
+    }
+
+
+def test_ports_to_hosts_and_to_switches() -> None:
+    found = queue_settings("p0t0-0", Queues())  # queues hold 64 packets
+    trimming = {"packet_trim_threshold": 64, "packet_trim_size": 256, "capacity": 64}
+    to_host = {"action": "to_host", "packet_trim_dscp": 9} | trimming
+    marking = {"ecn_min_threshold": 16, "ecn_max_threshold": 48}
+    to_switch = {"action": "to_switch", "packet_trim_dscp": 8} | marking | trimming
+    assert found == {port: to_host if port <= 2 else to_switch for port in range(1, 7)}
+    assert queue_settings("p1t1-0", Queues()) == dict.fromkeys((1, 2), to_switch)
+
+
+def test_thresholds_follow_the_policy() -> None:
+    queues = Queues(
+        ecn_min_threshold=1, ecn_max_threshold=50, packet_trim_threshold=75, packet_trim_size=122
+    )
+    found = queue_settings("p1t1-0", queues)[1]
+    assert (found["ecn_min_threshold"], found["ecn_max_threshold"]) == (1, 32)
+    assert (found["packet_trim_threshold"], found["packet_trim_size"]) == (48, 122)
+    off = queue_settings(
+        "p0t0-0", Queues(ecn_mark_mode="none", packet_admission_fail_action="drop")
+    )
+    assert off[1]["packet_trim_threshold"] == off[6]["packet_trim_threshold"] == NEVER
+    assert off[6]["ecn_min_threshold"] == off[6]["ecn_max_threshold"] == NEVER
+    assert off[1]["capacity"] == off[6]["capacity"] == 64
+
+
+def test_traffic_classes_are_mrcs() -> None:
+    entries = desired_entries(shipped("mini"), "p0t1-0", Policy())
+    classes = {e["dscp"]: action(e).name for e in entries if e.table_id == "traffic_classes"}
+    data, control = {4: "data_trim", 5: "data_trim", 0: "data_no_trim"}, "control_class"
+    assert classes == data | {8: control, 9: control, 46: control}
 
 
 class Nic:

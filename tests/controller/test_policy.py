@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from controller.overlay import Overlay, bind
-from controller.policy import Deny, PathWeight, Policy, PolicyError, Spray, load_policy
+from controller.policy import Deny, PathWeight, Policy, PolicyError, Queues, Spray, load_policy
 from tests.controller.strategies import fabric_of, shipped
 
 EXAMPLE = """\
@@ -24,6 +24,7 @@ deny:
   planes: [2]
   switches: [p0t1-3]
   links: [[p0t0-0, p0t1-1], [h0-1, p1t0-0]]
+queues: {ecn_mark_mode: none, packet_trim_threshold: 90}
 """
 
 
@@ -47,6 +48,7 @@ def test_a_whole_policy(tmp_path: Path) -> None:
             switches=("p0t1-3",),
             links=(("p0t0-0", "p0t1-1"), ("h0-1", "p1t0-0")),
         ),
+        queues=Queues(ecn_mark_mode="none", packet_trim_threshold=90),
     )
     assert load_policy(write(tmp_path, "version: 1\n")) == Policy()
 
@@ -64,6 +66,15 @@ def test_a_whole_policy(tmp_path: Path) -> None:
         ("version: 1\npath_weights:\n  - {plane: 0, uplink: 1}\n", "policy.yaml:3: path_weights.0"),
         ("version: 1\ndeny: {links: [[p0t0-0]]}\n", "policy.yaml:2: deny.links.0"),
         ("version: 1\ndeny: {switch: [a]}\n", "allowed keys: planes, switches, links"),
+        ("version: 1\nqueues: {ecn_mark: 1}\n", "allowed keys: ecn_mark_mode, ecn_min_threshold"),
+        ("version: 1\nqueues: {ecn_max_threshold: 101}\n", "policy.yaml:2: queues.ecn_max_thresh"),
+        (
+            "version: 1\nqueues:\n  ecn_min_threshold: 80\n  ecn_max_threshold: 60\n",
+            "policy.yaml:4: queues.ecn_max_threshold: 60 is less than ecn_min_threshold 80",
+        ),
+        ("version: 1\nqueues: {ecn_max_threshold: 10}\n", "10 is less than ecn_min_threshold 25"),
+        ("version: 1\nqueues: {packet_trim_size: 121}\n", "greater than or equal to 122, got 121"),
+        ("version: 1\nqueues: {packet_admission_fail_action: trim}\n", "'drop_and_trim' or 'drop'"),
         ("", "a policy is a mapping, found nothing"),
     ],
 )

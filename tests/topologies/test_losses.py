@@ -24,7 +24,9 @@ def counted(passed: Iterable[tuple[str, int, int, int, int]], drops: int = 0) ->
     devices = {}
     for device in FABRIC.devices(DeviceKind.T0, DeviceKind.T1, DeviceKind.NIC):
         arrays = [np.zeros((size, 2), dtype=np.int64) for size in (32, 512, 512)]
-        devices[device.name] = DeviceCounters(np.zeros(2, dtype=np.int64), *arrays)
+        devices[device.name] = DeviceCounters(
+            np.zeros(2, dtype=np.int64), arrays[0], arrays[1], arrays[2]
+        )
     for name, into, packets_in, out, packets_out in passed:
         devices[name].port_in[into, 0] = packets_in
         devices[name].port_out[out, 0] = packets_out
