@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import logging.handlers
-import os
 import signal
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from softswitch.control.protocol import make_run_time_dir
-from softswitch.errors import DataplaneError
-from softswitch.options import Options, parse
+# Until the switch takes signals itself, Ctrl-C ends it like any program, without Python's traceback;
+# before the other imports, which take most of that time. A parent's decision to ignore it stays.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import asyncio  # noqa: E402
+import logging  # noqa: E402
+import logging.handlers  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from collections.abc import Sequence  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
+
+from softswitch.control.protocol import make_run_time_dir  # noqa: E402
+from softswitch.errors import DataplaneError  # noqa: E402
+from softswitch.options import Options, parse  # noqa: E402
 
 if TYPE_CHECKING:
     from softswitch.control.server import ControlServer
@@ -50,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DataplaneError, OSError) as error:
         log.error("%s", error)
         return 1
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the event loop left Python's own
     return 0
 
 
@@ -82,6 +90,10 @@ async def _run(options: Options) -> None:
 
     Raises `DataplaneError` or OSError when something cannot be opened, read or loaded.
     """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
     # Only here, so that a wrong command line is answered at once.
     from softswitch.control.context import Context
     from softswitch.control.local import adopt
@@ -89,10 +101,6 @@ async def _run(options: Options) -> None:
     from softswitch.dataplane import Dataplane
     from softswitch.server import P4RuntimeServer
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     program = None if options.program is None else options.program.read_bytes()
     dataplane = Dataplane(options.dataplane)
     try:

@@ -89,7 +89,10 @@ def _compile(compiler: str, sources: Mapping[str, str], target: Path) -> None:
         output = build / "out.so"
         command = [compiler, *FLAGS, f"-I{C_DIR}", "-o", str(output)]
         command += [str(build / source) for source in sources]
-        done = subprocess.run([*command, "-ldl"], capture_output=True, text=True, check=False)
+        # In a process group of its own, so that a Ctrl-C ends the switch and not the compiler alone.
+        done = subprocess.run(
+            [*command, "-ldl"], capture_output=True, text=True, check=False, process_group=0
+        )
         if done.returncode:
             raise CompileError(f"{compiler} failed:\n{done.stderr[-4000:]}")
         output.replace(target)

@@ -44,7 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_TEST
     if options.no_counters:
         commands = [command for command in commands if not isinstance(command, CheckCounter)]
-    dataplane = Dataplane(DataplaneOptions(seed=SEED))
+    try:
+        dataplane = Dataplane(DataplaneOptions(seed=SEED))
+    except DataplaneError as error:
+        print(f"softswitch: {error}")
+        return BAD_TEST
     try:
         try:
             dataplane.load(program)

@@ -88,6 +88,32 @@ def test_signals_end_it_with_code_0(number: signal.Signals, tmp_path: Path) -> N
     assert "ending on a signal" in text
 
 
+@pytest.mark.parametrize("module", ["asyncio.events", "argparse", "ctypes", "grpc", "finsy.proto"])
+def test_interrupted_while_it_starts(module: str) -> None:
+    """Whatever it is importing then, or serving soon after: it ends without a word."""
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", *command("--no-p4", "--control", "none")[1:]]
+        + ["--", "--grpc-server-addr", "127.0.0.1:0"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.rpartition("|")[2].strip() == module:
+                break
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+        process.wait()
+    words = [line for line in error.splitlines() if not line.startswith("import time:")]
+    assert words == []
+    assert process.returncode in (0, -signal.SIGINT)
+
+
 def test_killed_and_started_again() -> None:
     """Its clients are told, its port is free at once, and the next one starts afresh."""
     program = str(DATA / "entities.json")
