@@ -24,7 +24,7 @@ from ptf_tests.world import (
     port_to_switch,
 )
 
-RATE = 40  # packets/s: the burst is over before the second packet leaves
+RATE = 20  # packets/s: a burst is over before many packets leave
 UNHINDERED = 1_000_000
 PATIENCE_S = 10.0
 DSCP_AT = ETHERNET_BYTES
@@ -43,10 +43,19 @@ def slow(queued: Queued) -> Iterator[Queued]:
     queued.control.set_rate(UPLINK, UNHINDERED, DATA)
 
 
-def burst(queued: Queued, *packets: bytes) -> None:
-    """Send hosts' packets to the uplink at once."""
+def burst(queued: Queued, *packets: bytes) -> float:
+    """Send hosts' packets to the uplink at once; when that began."""
+    started = time.monotonic()
     for packet in packets:
         queued.bench.send(WAYS[UPLINK][0], arrived(UPLINK, packet))
+    return started
+
+
+def gone_since(started: float) -> int:
+    """How many packets may have left a slow queue; tests need this to be a few."""
+    gone = 2 + int((time.monotonic() - started) * RATE)
+    assert gone < 15, "this machine is too busy for a queue to fill"
+    return gone
 
 
 def settle(queued: Queued, before: Counters, sent: int) -> dict[str, int]:
@@ -86,39 +95,41 @@ def test_fills_marks_trims_and_loses_nothing(slow: Queued) -> None:
     sent = CAPACITY + 10
     packets = numbered(sent, ecn=2)
     before = slow.bench.counters()
-    burst(slow, *packets)
+    started = burst(slow, *packets)
     grown = settle(slow, before, sent)
     depth = slow.control.depth(UPLINK)
-    assert TRIM - 3 <= depth <= TRIM, "the queue filled up to the threshold"
+    gone = gone_since(started)
+    assert TRIM - gone <= depth <= TRIM, "the queue filled up to the threshold"
     out = [frame for port, frame in slow.bench.receive(sent) if port == UPLINK]
     assert len(out) == sent
     headers = [frame for frame in out if dscp(frame) == CODE_POINTS.trimmed]
-    assert len(headers) == grown["trim_packets"] >= sent - TRIM - 3
+    assert len(headers) == grown["trim_packets"] >= sent - TRIM - gone
     assert grown["drops"] == 0
     # Headers left at once, before the data that was sent before them.
     first = out.index(headers[0])
-    assert first <= 3
+    assert first <= gone
     assert out[first : first + len(headers)] == headers
     whole = [frame for frame in out if dscp(frame) == CODE_POINTS.trimmable]
     # In order; the n-th found about n packets in front of it.
     assert [frame[-5] for frame in whole] == sorted(frame[-5] for frame in whole)
     assert not any(ecn(frame) == 3 for frame in whole[:ECN_MIN])
-    assert all(ecn(frame) == 3 for frame in whole[ECN_MAX + 3 :])
+    assert all(ecn(frame) == 3 for frame in whole[ECN_MAX + gone :])
     assert slow.control.depth(UPLINK) == 0
     slow.bench.expect_nothing()
 
 
 def test_control_overtakes_data(slow: Queued) -> None:
-    waiting = numbered(ECN_MIN)
+    waiting = numbered(ECN_MAX)
     control = data(CODE_POINTS.control, opcode=Opcode.SACK)
     before = slow.bench.counters()
-    burst(slow, *waiting)
+    started = burst(slow, *waiting)
     settle(slow, before, len(waiting))
-    assert slow.control.depth(UPLINK) >= len(waiting) - 3, "the queue filled"
+    assert slow.control.depth(UPLINK) > 2, "the queue filled"
     burst(slow, control)
+    gone = gone_since(started)
     out = [frame for _, frame in slow.bench.receive(len(waiting) + 1)]
     position = out.index(left(UPLINK, control))
-    assert position <= 4
+    assert position <= gone < len(waiting) - 1
     assert [frame for frame in out if frame != left(UPLINK, control)] == [
         left(UPLINK, packet) for packet in waiting
     ]
@@ -128,10 +139,12 @@ def test_no_trim_is_dropped_at_the_capacity_and_counted(slow: Queued) -> None:
     sent = CAPACITY + 20
     packets = numbered(sent, dscp=CODE_POINTS.no_trim)
     before = slow.bench.counters()
-    burst(slow, *packets)
+    started = burst(slow, *packets)
     grown = settle(slow, before, sent)
-    assert CAPACITY - 3 <= slow.control.depth(UPLINK) <= CAPACITY, "the queue is full"
-    assert 17 <= grown["drops"] <= 20
+    depth = slow.control.depth(UPLINK)
+    gone = gone_since(started)
+    assert CAPACITY - gone <= depth <= CAPACITY, "the queue was full"
+    assert sent - CAPACITY - gone <= grown["drops"] <= sent - CAPACITY
     assert grown["trim_packets"] == 0
     out = [frame for _, frame in slow.bench.receive(sent - grown["drops"])]
     assert out[:CAPACITY] == [left(UPLINK, packet) for packet in packets[:CAPACITY]]
@@ -146,12 +159,14 @@ def test_trimmed_packets_are_dropped_where_control_is_full_and_counted(slow: Que
     slow.bench.device.modify(port_to_switch(packet_trim_threshold=0, capacity=8))
     sent = 20
     before = slow.bench.counters()
-    burst(slow, *numbered(sent))
+    started = burst(slow, *numbered(sent))
     grown = settle(slow, before, sent)
-    assert 5 <= slow.control.depth(UPLINK, CONTROL) <= 8, "the control queue is full"
+    depth = slow.control.depth(UPLINK, CONTROL)
+    gone = gone_since(started)
+    assert 8 - gone <= depth <= 8, "the control queue was full"
     assert slow.control.depth(UPLINK) == 0
     assert grown["trim_packets"] == sent
-    assert 9 <= grown["drops"] == grown["dropped_trim_packets"] <= 12
+    assert sent - 8 - gone <= grown["drops"] == grown["dropped_trim_packets"] <= sent - 8
     out = slow.bench.receive(sent - grown["drops"])
     assert all(len(frame) == TRIMMED_BYTES for _, frame in out)
     slow.bench.expect_nothing()
