@@ -82,7 +82,10 @@ class Agent:
         self._prober = Prober(raw, address, options)
         self._opcodes: Counter[int] = Counter()
         self._ignored: Counter[str] = Counter()
-        self._trimmed_dscps = (options.code_points.trimmed, options.code_points.trimmed_lasthop)
+        self._trimmed = {
+            options.code_points.trimmed: "trimmed",
+            options.code_points.trimmed_lasthop: "trimmed_lasthop",
+        }
         self._started_ns = time.monotonic_ns()
         self._commands: dict[str, Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]] = {
             "probe": self._probe,
@@ -107,8 +110,9 @@ class Agent:
         if packet[24:40] != self._address:
             self._ignored["not_own_address"] += 1
             return
-        if packet[0] << 2 & 0x3C | packet[1] >> 6 in self._trimmed_dscps:
-            self._ignored["trimmed"] += 1
+        dscp = packet[0] << 2 & 0x3C | packet[1] >> 6
+        if dscp in self._trimmed:
+            self._ignored[self._trimmed[dscp]] += 1
             return
         if len(packet) < _SHORTEST_BYTES:
             self._ignored["short"] += 1

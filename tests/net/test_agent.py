@@ -204,13 +204,15 @@ def test_what_is_no_probe_is_not_answered_but_counted(lone: Lone) -> None:
     lone.wire.send(endpoint_request(lone, dqp=3))
     lone.wire.send(good[:-1] + bytes([good[-1] ^ 1]))  # ICRC
     lone.wire.send(good[:14] + b"\x62\x00" + good[16:])  # DSCP 8: trimmed
+    lone.wire.send(good[:14] + b"\x62\x40" + good[16:])  # DSCP 9: on the last hop
     other = bytearray(good)
     other[14 + 24 + 15] ^= 1  # not this host's address
     lone.wire.send(bytes(other))
     lone.wire.send(good)
     assert parse_packet(lone.wire.receive()[14:]).bth  # the last one's answer comes first
     stats = run(lone.client.stats())
-    assert stats["ignored"] == {"qp": 1, "malformed": 1, "trimmed": 1, "not_own_address": 1}
+    trimmed = {"trimmed": 1, "trimmed_lasthop": 1}
+    assert stats["ignored"] == {"qp": 1, "malformed": 1, "not_own_address": 1} | trimmed
     assert stats["probing"] == {"requests_answered": 1}
 
 
