@@ -36,6 +36,7 @@ from softswitch.status import (
 from softswitch.values import ActionCall, GroupRef, MemberRef
 from softswitch.wire import ENTITY_GROUP, ENTITY_MEMBER, message_field
 
+_MOST_WEIGHTS = 1 << 16
 _DEFAULT_MODE: int = p4r.ActionProfileActionSet.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR
 _HASH: int = p4r.ActionProfileActionSet.HASH
 _RANDOM: int = p4r.ActionProfileActionSet.RANDOM
@@ -299,6 +300,7 @@ class ProfileStore:
             seen.add(item.member_id)
             watch = self._check_share(item, f"{where}, member {item.member_id}")
             members.append(Share(self.member(item.member_id), item.weight, watch))
+        _check_weights(where, [share.weight for share in members])
         size = self._size([share.weight for share in members])
         limit = max_size or self.info.max_group_size
         if limit and size > limit:
@@ -367,6 +369,7 @@ class ProfileStore:
         limit = self.info.max_group_size
         if limit and size > limit:
             raise invalid(f"{where}: size {size} exceeds max_group_size {limit}")
+        _check_weights(where, [action.weight for action in actions])
         one_shot = OneShot(actions, action_set.action_selection_mode == _RANDOM)
         self.recreate(one_shot)
         return one_shot
@@ -462,6 +465,15 @@ class ProfileStore:
 def _count(members: list[Share], step: int) -> None:
     for share in members:
         share.member.groups += step
+
+
+def _check_weights(where: str, weights: list[int]) -> None:
+    """A member is in a group once per weight, so that these need a limit of their own."""
+    if sum(weights) > _MOST_WEIGHTS:
+        raise Failure(
+            RESOURCE_EXHAUSTED,
+            f"{where}: the weights sum up to {sum(weights)}; at most {_MOST_WEIGHTS}",
+        )
 
 
 def _group_wire(message: Any, max_size: int) -> bytes:

@@ -26,12 +26,13 @@ void ss_profile_destroy(struct ss_profile *p) {
 
 /*
  * The lowest free place of an array of pointers that starts with its length, after making room; both
- * ss_members and ss_groups are one. Negative: no memory.
+ * ss_members and ss_groups are one. `room` is where to look from. Negative: no memory.
  */
-static int free_place(struct ss_switch *sw, void **array) {
+static int free_place(struct ss_switch *sw, void **array, uint32_t *room) {
     struct ss_members *old = *array;
-    uint32_t i = 0;
+    uint32_t i = *room;
     while (i < old->count && old->actions[i] != NULL) i++;
+    *room = i;
     if (i < old->count) return (int)i;
     uint32_t count = old->count ? old->count * 2 : FIRST_ROOM;
     struct ss_members *grown = calloc(1, sizeof *grown + count * sizeof grown->actions[0]);
@@ -53,7 +54,7 @@ SS_API int ss_profile_set_member(struct ss_switch *sw, uint32_t profile, int mem
     if (action == NULL) return SS_E_MEMORY;
     pthread_mutex_lock(&sw->lock);
     struct ss_profile *p = &sw->state->profiles[profile];
-    if (member < 0) member = free_place(sw, (void **)&p->members);
+    if (member < 0) member = free_place(sw, (void **)&p->members, &p->member_room);
     if (member >= 0) {
         struct ss_action *old = p->members->actions[member];
         SS_STORE(&p->members->actions[member], action);
@@ -67,9 +68,10 @@ SS_API int ss_profile_set_member(struct ss_switch *sw, uint32_t profile, int mem
 
 SS_API void ss_profile_delete_member(struct ss_switch *sw, uint32_t profile, uint32_t member) {
     pthread_mutex_lock(&sw->lock);
-    struct ss_members *members = sw->state->profiles[profile].members;
-    struct ss_action *old = members->actions[member];
-    SS_STORE(&members->actions[member], NULL);
+    struct ss_profile *p = &sw->state->profiles[profile];
+    struct ss_action *old = p->members->actions[member];
+    SS_STORE(&p->members->actions[member], NULL);
+    if (member < p->member_room) p->member_room = member;
     ss_retire(sw, old);
     pthread_mutex_unlock(&sw->lock);
 }
@@ -84,7 +86,7 @@ SS_API int ss_profile_set_group(struct ss_switch *sw, uint32_t profile, int grou
     if (count) memcpy(g->members, members, count * sizeof g->members[0]);
     pthread_mutex_lock(&sw->lock);
     struct ss_profile *p = &sw->state->profiles[profile];
-    if (group < 0) group = free_place(sw, (void **)&p->groups);
+    if (group < 0) group = free_place(sw, (void **)&p->groups, &p->group_room);
     if (group >= 0) {
         struct ss_group *old = p->groups->groups[group];
         SS_STORE(&p->groups->groups[group], g);
@@ -98,9 +100,10 @@ SS_API int ss_profile_set_group(struct ss_switch *sw, uint32_t profile, int grou
 
 SS_API void ss_profile_delete_group(struct ss_switch *sw, uint32_t profile, uint32_t group) {
     pthread_mutex_lock(&sw->lock);
-    struct ss_groups *groups = sw->state->profiles[profile].groups;
-    struct ss_group *old = groups->groups[group];
-    SS_STORE(&groups->groups[group], NULL);
+    struct ss_profile *p = &sw->state->profiles[profile];
+    struct ss_group *old = p->groups->groups[group];
+    SS_STORE(&p->groups->groups[group], NULL);
+    if (group < p->group_room) p->group_room = group;
     ss_retire(sw, old);
     pthread_mutex_unlock(&sw->lock);
 }

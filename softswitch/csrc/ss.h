@@ -194,6 +194,8 @@ struct ss_groups {
 struct ss_profile {
     struct ss_members *members;
     struct ss_groups *groups;
+    uint32_t member_room; /* no place before it is free; writers only */
+    uint32_t group_room;
 };
 
 struct ss_counter {
