@@ -36,15 +36,17 @@ def running(
         RunDir(run_dir) as locked,
         Emulation(fabric, topology, TARGET, locked, linux_switches=linux_switches) as emulation,
     ):
-        overlay = bind(Policy(), fabric)
-        desired = {
-            name: desired_entries(fabric, name, overlay) for name in emulation.inventory.devices
-        }
-        report = asyncio.run(
-            push(emulation.inventory, desired, connect_timeout_s=CONNECT_TIMEOUT_S)
-        )
-        assert report.ok, [device.errors for device in report.devices.values()]
+        apply(emulation, Policy())
         yield emulation
+
+
+def apply(emulation: Emulation, policy: Policy) -> None:
+    """Bring all devices to what the policy wants."""
+    fabric = emulation.fabric
+    overlay = bind(policy, fabric)
+    desired = {name: desired_entries(fabric, name, overlay) for name in emulation.inventory.devices}
+    report = asyncio.run(push(emulation.inventory, desired, connect_timeout_s=CONNECT_TIMEOUT_S))
+    assert report.ok, [device.errors for device in report.devices.values()]
 
 
 def counters(emulation: Emulation) -> FabricCounters:

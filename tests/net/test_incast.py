@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,16 @@ from controller import addressing as addr
 from controller.addressing import DeviceKind
 from controller.counters import FabricCounters
 from controller.drops import DropReason
+from controller.policy import Policy, load_policy
 from mrc.agent_client import AgentClient
 from mrc.messages import Digest, RegisterRequest, WriteRequest, WriteResult
-from tests.net.running import counters, running
+from tests.net.running import apply, counters, running
 from topologies.emulation import Emulation
 from topologies.losses import uncounted_losses
 
 pytestmark = pytest.mark.net
+
+TAIL_DROP = Path(__file__).parents[2] / "topologies" / "policies" / "tail-drop.yaml"
 
 PLANES = 2
 HOSTS = 5
@@ -218,4 +222,19 @@ def test_full_uplinks_mark_and_trim(slow: Emulation) -> None:
     assert outcome.ce_marked > arrived / 2
     assert outcome.total(slow, "ecn_marked_packets", to_hosts=False) >= outcome.ce_marked
     assert outcome.total(slow, "ecn_marked_packets", to_hosts=True) == 0
+    assert_nothing_lost_unseen(slow, outcome)
+
+
+def test_without_trimming_every_loss_is_a_counted_tail_drop(slow: Emulation) -> None:
+    apply(slow, load_policy(TAIL_DROP))
+    try:
+        outcome = send(slow, [(sender, RECEIVER) for sender in SENDERS], INCAST_RATE)
+    finally:
+        apply(slow, Policy())
+    lost = sum(PACKETS - flow.arrived for flow in outcome.flows.values())
+    assert lost > 0.1 * PACKETS * len(SENDERS), "no congestion"
+    assert outcome.trimmed == {"trimmed": 0, "trimmed_lasthop": 0}
+    assert outcome.drops() == {"TAIL_DROP": lost}
+    assert outcome.total(slow, "dropped_packets", to_hosts=True) == lost
+    assert outcome.total(slow, "ecn_marked_packets", to_hosts=False) == 0
     assert_nothing_lost_unseen(slow, outcome)
