@@ -29,9 +29,16 @@ _COMPILERS = ("cc", "gcc", "clang")
 
 
 def default_cache_dir() -> Path:
-    """${XDG_CACHE_HOME:-~/.cache}/softswitch."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "softswitch"
+    """${XDG_CACHE_HOME:-~/.cache}/softswitch. Raises CompileError for a user without a home."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "softswitch"
+    try:
+        return Path.home() / ".cache" / "softswitch"
+    except RuntimeError:
+        raise CompileError(
+            "no place for compiled programs: the user has no home directory; name a directory in "
+            "XDG_CACHE_HOME"
+        ) from None
 
 
 def engine_library(cache_dir: Path) -> Path:
@@ -67,16 +74,18 @@ def _library(kind: str, sources: Mapping[str, str], cache_dir: Path) -> Path:
     for name, text in sources.items():
         digest.update(f"\0{name}\0{text}".encode())
     target = cache_dir / f"{kind}-{digest.hexdigest()[:32]}.so"
-    if target.exists():
-        return target
     try:
+        if target.exists():
+            return target
         cache_dir.mkdir(parents=True, exist_ok=True)
         with (cache_dir / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
                 _compile(compiler, sources, target)
     except OSError as error:
-        raise CompileError(f"cache directory {cache_dir}: {error}") from error
+        raise CompileError(
+            f"compiled programs are kept in {cache_dir}: {error}; XDG_CACHE_HOME names another place"
+        ) from error
     return target
 
 
@@ -95,4 +104,6 @@ def _compile(compiler: str, sources: Mapping[str, str], target: Path) -> None:
         )
         if done.returncode:
             raise CompileError(f"{compiler} failed:\n{done.stderr[-4000:]}")
+        with output.open("rb") as file:
+            os.fsync(file)  # a power failure must not leave an empty file under the final name
         output.replace(target)

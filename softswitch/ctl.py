@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,7 +48,8 @@ class Switch:
             Refused: the switch did not carry it out.
             OSError: the switch is gone or does not answer.
         """
-        self._socket.sendall(encode({"words": list(words)}))
+        with suppress(BrokenPipeError):  # of a line that is too long: the answer says so
+            self._socket.sendall(encode({"words": list(words)}))
         line = self._lines.readline()
         if not line:
             raise OSError(f"the switch at {self._path} closed the connection")
@@ -120,7 +123,12 @@ def _run(switch: Switch, commands: Iterable[tuple[str, list[str]]], *, as_json: 
             code = _complain(error, where)
             continue
         text = json.dumps(answer["data"], indent=2) if as_json else answer["text"]
-        print(text, flush=True)
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:
+            # Who read the answers has seen enough, as `head` does. What is left goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return code
     return code
 
 

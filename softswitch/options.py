@@ -333,7 +333,12 @@ def parse(arguments: Sequence[str]) -> Options:
     switch_parser.epilog = (
         "target options, after --:\n" + target_parser.format_help().partition("options:\n")[2]
     )
-    switch = switch_parser.parse_args(arguments[:split])
+    switch, unknown = switch_parser.parse_known_args(arguments[:split])
+    if unknown:
+        hint = (
+            "" if "--" in arguments else "; those of the target, --grpc-server-addr, come after --"
+        )
+        switch_parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     target = target_parser.parse_args(target_arguments)
 
     if not switch.no_p4 and switch.program is None:

@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from finsy.proto import p4r
 
 from softswitch import ctl
 from softswitch.control import protocol
+from softswitch.control.protocol import MAX_LINE_BYTES
 from softswitch.control.server import listen
 from tests.softswitch.p4rt import DATA, RawClient, load_config
 from tests.softswitch.test_server_process import TIMEOUT_S, fails, switch
@@ -120,6 +123,27 @@ def test_controllers_read_what_commands_wrote(path: Path, command: Ctl) -> None:
         assert {b"\x01", b"\x02"} <= keys
         assert "from a controller" in command("switch_info")
         client.close()
+
+
+def test_a_line_that_is_too_long(path: Path, command: Ctl) -> None:
+    with running(path):
+        code, _, err = command.run("table_add", "x" * 3_000_000)
+    assert (code, err) == (1, f"softswitch-ctl: a line of more than {MAX_LINE_BYTES} bytes\n")
+
+
+def test_a_reader_that_has_seen_enough(path: Path) -> None:
+    """`softswitch-ctl ... | head -1` is no error."""
+    with running(path):
+        done = subprocess.run(
+            f"{sys.executable} -m softswitch.ctl --control {path} -c show_tables -c show_tables "
+            "-c show_tables | head -c 1",
+            shell=True,
+            capture_output=True,
+            cwd=Path(__file__).resolve().parents[2],
+            timeout=60,
+            check=True,
+        )
+    assert (len(done.stdout), done.stderr) == (1, b"")
 
 
 def test_only_the_owner(path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from softswitch.bmread import read_program
 from softswitch.codegen import translate
+from softswitch.compile import default_cache_dir
 from softswitch.dataplane import Dataplane
 from softswitch.errors import BadProgram, CompileError, Unsupported
 from softswitch.values import ActionCall, DataplaneOptions, FieldMatch
@@ -169,8 +170,18 @@ def test_a_cache_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     code, errors = _finish(_start(tmp_path / "file" / "cache", tmp_path))
     assert code == 1
-    assert errors.startswith("CompileError: cache directory")
-    assert str(tmp_path / "file") in errors
+    assert errors.startswith(f"CompileError: compiled programs are kept in {tmp_path / 'file'}")
+    assert "XDG_CACHE_HOME" in errors
+
+
+def test_no_home_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(CompileError, match="name a directory in XDG_CACHE_HOME"):
+        default_cache_dir()
 
 
 def test_a_missing_compiler_is_named(tmp_path: Path) -> None:

@@ -212,3 +212,7 @@ def test_log_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_wrong_option_is_one_line() -> None:
     assert fails("--no-such-option").startswith("softswitch: error: unrecognized arguments")
+
+
+def test_option_on_the_wrong_side_of_the_dashes() -> None:
+    assert "come after --" in fails("--no-p4", *LOCAL)
