@@ -5,23 +5,23 @@ from __future__ import annotations
 
 import signal
 
-# Until the switch takes signals itself, Ctrl-C ends it like any program, without Python's traceback;
-# before the other imports, which take most of that time. A parent's decision to ignore it stays.
+# Until the switch takes signals itself, Ctrl-C ends it without Python's traceback. Before the other
+# imports, which take most of that time. A parent's decision to ignore it stays.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import asyncio  # noqa: E402
-import logging  # noqa: E402
-import logging.handlers  # noqa: E402
-import os  # noqa: E402
-import sys  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import TYPE_CHECKING  # noqa: E402
+import asyncio
+import logging
+import logging.handlers
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from softswitch.control.protocol import make_run_time_dir  # noqa: E402
-from softswitch.errors import DataplaneError  # noqa: E402
-from softswitch.options import Options, parse  # noqa: E402
+from softswitch.control.protocol import make_run_time_dir
+from softswitch.errors import DataplaneError
+from softswitch.options import Options, parse
 
 if TYPE_CHECKING:
     from softswitch.control.server import ControlServer

@@ -84,7 +84,8 @@ def _library(kind: str, sources: Mapping[str, str], cache_dir: Path) -> Path:
                 _compile(compiler, sources, target)
     except OSError as error:
         raise CompileError(
-            f"compiled programs are kept in {cache_dir}: {error}; XDG_CACHE_HOME names another place"
+            f"compiled programs are kept in {cache_dir}: {error} "
+            "(XDG_CACHE_HOME names another place)"
         ) from error
     return target
 
@@ -98,7 +99,7 @@ def _compile(compiler: str, sources: Mapping[str, str], target: Path) -> None:
         output = build / "out.so"
         command = [compiler, *FLAGS, f"-I{C_DIR}", "-o", str(output)]
         command += [str(build / source) for source in sources]
-        # In a process group of its own, so that a Ctrl-C ends the switch and not the compiler alone.
+        # In a process group of its own: Ctrl-C is for the switch, which ends when this is done.
         done = subprocess.run(
             [*command, "-ldl"], capture_output=True, text=True, check=False, process_group=0
         )

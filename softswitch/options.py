@@ -335,9 +335,7 @@ def parse(arguments: Sequence[str]) -> Options:
     )
     switch, unknown = switch_parser.parse_known_args(arguments[:split])
     if unknown:
-        hint = (
-            "" if "--" in arguments else "; those of the target, --grpc-server-addr, come after --"
-        )
+        hint = "" if "--" in arguments else "; the target's, --grpc-server-addr, come after --"
         switch_parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     target = target_parser.parse_args(target_arguments)
 

@@ -92,8 +92,10 @@ def test_signals_end_it_with_code_0(number: signal.Signals, tmp_path: Path) -> N
 def test_interrupted_while_it_starts(module: str) -> None:
     """Whatever it is importing then, or serving soon after: it ends without a word."""
     process = subprocess.Popen(
-        [sys.executable, "-X", "importtime", *command("--no-p4", "--control", "none")[1:]]
-        + ["--", "--grpc-server-addr", "127.0.0.1:0"],
+        [
+            *(sys.executable, "-X", "importtime"),
+            *command("--no-p4", "--control", "none", "--", *LOCAL)[1:],
+        ],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
