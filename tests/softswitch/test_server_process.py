@@ -107,10 +107,12 @@ def test_interrupted_while_it_starts(module: str) -> None:
             if line.rpartition("|")[2].strip() == module:
                 break
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=TIMEOUT_S)
+        # Not `communicate`, which misses what the loop has read ahead and begins within a line.
+        error = process.stderr.read()
+        process.wait(TIMEOUT_S)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     words = [line for line in error.splitlines() if not line.startswith("import time:")]
     assert words == []
     assert process.returncode in (0, -signal.SIGINT)
