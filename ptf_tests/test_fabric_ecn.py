@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.addressing import carrier, shift
+from controller.addressing import shift
 from controller.drops import DropReason
 from mrc.opcodes import Opcode
 from ptf_tests.bench import Bench, Drop, Forward
@@ -24,30 +24,26 @@ from ptf_tests.packets import (
 from ptf_tests.queues import CONTROL, Queued
 from ptf_tests.statistics import assert_drawn
 from ptf_tests.world import (
-    BLOCK,
     CAPACITY,
     CODE_POINTS,
     DOWNLINK,
     ECN_MAX,
     ECN_MIN,
-    OTHER_T0_USID,
-    T0_USID,
+    HOST,
+    PEER,
+    TO_DOWNLINK,
+    TO_UPLINK,
     TRIM,
     UPLINK,
     arriving,
     down_port,
-    downlink_usid,
     ipv6_route,
     leaving,
     next_hop,
     port_to_switch,
-    t1_usid,
     up_port,
 )
 
-HOST, PEER = 0xFD4D5243 << 96 | 1, 0xFD4D5243 << 96 | 6 << 16 | 3
-TO_UPLINK = carrier(BLOCK, T0_USID, t1_usid(0), OTHER_T0_USID, downlink_usid(2))
-TO_DOWNLINK = carrier(BLOCK, T0_USID, downlink_usid(1))
 MARKED = ("ecn_marked_packets",)
 
 

@@ -34,27 +34,25 @@ from ptf_tests.world import (
     CAPACITY,
     CODE_POINTS,
     DOWNLINK,
-    OTHER_T0_USID,
+    HOST,
+    PEER,
     T0_USID,
+    TO_DOWNLINK,
+    TO_UPLINK,
     TRIM,
     UPLINK,
     arriving,
     down_port,
-    downlink_usid,
     ipv6_route,
     leaving,
     local_dt6,
     next_hop,
     port_to_host,
     port_to_switch,
-    t1_usid,
     traffic_class,
     up_port,
 )
 
-HOST, PEER = 0xFD4D5243 << 96 | 1, 0xFD4D5243 << 96 | 6 << 16 | 3
-TO_UPLINK = carrier(BLOCK, T0_USID, t1_usid(0), OTHER_T0_USID, downlink_usid(2))
-TO_DOWNLINK = carrier(BLOCK, T0_USID, downlink_usid(1))
 FULL = 0xFFFF
 TRIMMED = ("trim_packets",)
 KEPT = 20  # BTH, METH, TSETH

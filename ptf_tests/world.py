@@ -137,6 +137,10 @@ ECN_MIN, ECN_MAX, TRIM, CAPACITY = 10, 20, 30, 40
 TRIM_SIZE = 256
 UPLINK = up_port(0)
 DOWNLINK = down_port(1)
+TO_UPLINK = addressing.carrier(BLOCK, T0_USID, t1_usid(0), OTHER_T0_USID, downlink_usid(2))
+TO_DOWNLINK = addressing.carrier(BLOCK, T0_USID, downlink_usid(1))
+HOST = addressing.host_address(T0, 0)
+PEER = addressing.host_address(OTHER_T0, 2)
 
 
 def traffic_class(dscp: int, action: str) -> P4TableEntry:

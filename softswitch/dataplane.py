@@ -444,6 +444,12 @@ class Dataplane:
         """Microseconds since the switch's creation: what time stamps of packets count."""
         return int(self._engine.ss_time_us(self._switch))
 
+    def losses(self) -> tuple[int, int]:
+        """(packets to the CPU port and digests, recirculated packets) lost for want of room."""
+        out = Pair()
+        self._engine.ss_losses(self._switch, out)
+        return int(out[0]), int(out[1])
+
     def set_clock(self, seconds: float) -> None:
         """Stop the clock of meters and time stamps at a time after the switch's creation.
 

@@ -141,6 +141,7 @@ PROTOTYPES: dict[str, tuple[type | None, list[type]]] = {
         [_SWITCH, c_uint32, POINTER(c_uint32), c_uint32, POINTER(c_uint64)],
     ),
     "ss_time_us": (c_uint64, [_SWITCH]),
+    "ss_losses": (None, [_SWITCH, Pair]),
     "ss_set_clock": (None, [_SWITCH, c_uint64]),
     "ss_value_set_replace": (c_int, [_SWITCH, c_uint32, _WORDS, c_uint32, _WORDS, c_uint32]),
     "ss_crc_set": (c_int, [_SWITCH, c_uint32, POINTER(CrcParameters)]),

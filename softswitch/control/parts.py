@@ -98,6 +98,7 @@ def switch_info(context: Context, words: list[str]) -> Answer:
     """What this switch is and has done."""
     dataplane, options = context.dataplane, context.dataplane.options
     stats = [dataplane.port_stats(port) for port in dataplane.interfaces]
+    events_lost, recirculated_lost = dataplane.losses()
     running = context.pipeline.running
     data: dict[str, Any] = {
         "device_id": options.device_id,
@@ -111,6 +112,8 @@ def switch_info(context: Context, words: list[str]) -> Answer:
         "priority_queues": options.priority_queues,
         "rx_packets": sum(s.rx_packets for s in stats),
         "tx_packets": sum(s.tx_packets for s in stats),
+        "events_lost": events_lost,
+        "recirculated_lost": recirculated_lost,
         "memory_bytes": _memory_bytes(),
     }
     if running is not None:

@@ -250,10 +250,3 @@ SS_API int ss_table_write_counter(struct ss_switch *sw, uint32_t table, uint32_t
     pthread_mutex_unlock(&sw->lock);
     return found ? SS_OK : SS_E_NOT_FOUND;
 }
-
-SS_API uint32_t ss_table_count(struct ss_switch *sw, uint32_t table) {
-    pthread_mutex_lock(&sw->lock);
-    uint32_t count = sw->state->tables[table].count;
-    pthread_mutex_unlock(&sw->lock);
-    return count;
-}

@@ -124,6 +124,13 @@ def test_a_rate_for_all_ports_holds_for_those_that_come(dataplane: Dataplane) ->
     assert (state.waiting, state.depth, state.rate, state.dropped) == (0, 7, 1000, 0)
 
 
+def test_reading_a_queue_that_cannot_be(dataplane: Dataplane) -> None:
+    with pytest.raises(InvalidArgument, match="port 65536; allowed: 0 to 65535"):
+        dataplane.queue(65536, 0)
+    with pytest.raises(InvalidArgument, match="priority 2; allowed: 0 to 1"):
+        dataplane.queue(PORT, 2)
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
