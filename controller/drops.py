@@ -33,3 +33,4 @@ class DropReason(IntEnum):
     NO_LINK = 18
     TAIL_DROP = 19
     TRIM_DROP = 20
+    NO_PATH = 21

@@ -8,7 +8,7 @@ T0-local group has one slot per plane, because its uplink does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller import addressing as addr
 from controller.addressing import DeviceKind
-from controller.apportion import fill_slots, interleave, smallest_proportion
+from controller.apportion import Counts, fill_slots, interleave, smallest_proportion
 from controller.fabric import Device
 from controller.overlay import Bools, Floats, Overlay
 from controller.policy import PolicyError
@@ -26,6 +26,11 @@ MAX_CHOICES = 16
 """`choose_from` holds up to 16 planes of 3 bits."""
 MAX_PLANE_SETS = 256
 MAX_GROUPS = 1024
+MAX_PATHS = 1 << 20
+"""States of paths: T0 groups x 8 planes x uplinks, rounded up to a power of two."""
+MAX_RETIRABLE = 255
+"""Byte p of `retirable` is for plane p."""
+ALTERNATES = 3
 GENERATION = 0
 """Of slots and group_cfg. Another one is for replacing a group while traffic flows."""
 
@@ -74,6 +79,11 @@ def nic_entries(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
     assert nic.group is not None
     plane_sets = _PlaneSets(overlay.plane_weights)
     plane_sets.number(overlay.nic_allowed[:, nic.index])
+    if fabric.groups << 3 + _uplink_bits(overlay) > MAX_PATHS:
+        raise PolicyError(
+            f"{nic.name}: {fabric.groups} T0 groups with {fabric.uplinks} uplinks; allowed: states "
+            f"of {MAX_PATHS} paths, which is 8 x groups x uplinks (a power of two)"
+        )
     slots: list[P4TableEntry] = []
     groups: list[P4TableEntry] = []
     destinations: list[P4TableEntry] = []
@@ -84,7 +94,9 @@ def nic_entries(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
             action = P4TableAction("ecmp", plane_set=plane_set)
         else:
             slots_per_plane = 1 if destination.group == nic.group else spray.slots_per_plane
-            slots += _slots(overlay, nic, destination, slots_per_plane)
+            uplinks = _uplinks(overlay, nic, destination, slots_per_plane)
+            for plane, chosen in uplinks.items():
+                slots += _slots(destination, plane, chosen)
             groups.append(
                 P4TableEntry(
                     "group_cfg",
@@ -94,6 +106,11 @@ def nic_entries(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
                         generation=GENERATION,
                         slots=slots_per_plane,
                         plane_set=plane_set,
+                        path_group=destination.group,
+                        uplink_bits=_uplink_bits(overlay),
+                        planes=sum(1 << plane for plane in uplinks),
+                        retirable=_retirable(uplinks, spray.ev_min_active),
+                        probe_successes=spray.probe_successes,
                     ),
                 )
             )
@@ -140,28 +157,62 @@ def _destinations(overlay: Overlay, nic: Device) -> Iterator[_Destination]:
         spray_group += 1
 
 
-def _slots(
+def _uplink_bits(overlay: Overlay) -> int:
+    """Bits that tell the uplinks of a T0 apart."""
+    return (overlay.fabric.uplinks - 1).bit_length()
+
+
+def _uplinks(
     overlay: Overlay, nic: Device, destination: _Destination, slots_per_plane: int
-) -> list[P4TableEntry]:
+) -> dict[int, Counts]:
+    """The uplink of each slot, by plane."""
     weights = overlay.path_weights(nic.group or 0, destination.group)
-    entries = []
-    for plane in np.flatnonzero(destination.planes).tolist():
-        generator = np.random.default_rng([nic.index, destination.group, plane])
-        uplinks = fill_slots(weights[plane], slots_per_plane, generator)
-        entries += [
-            P4TableEntry(
-                "slots",
-                match=P4TableMatch(
-                    group_id=destination.spray_group,
-                    generation=GENERATION,
-                    plane=plane,
-                    slot=slot,
-                ),
-                action=P4TableAction("use_path", path_ev=addr.path_ev(plane, uplink)),
-            )
-            for slot, uplink in enumerate(uplinks.tolist())
-        ]
-    return entries
+    return {
+        plane: fill_slots(
+            weights[plane],
+            slots_per_plane,
+            np.random.default_rng([nic.index, destination.group, plane]),
+        )
+        for plane in np.flatnonzero(destination.planes).tolist()
+    }
+
+
+def _retirable(uplinks: Mapping[int, Counts], ev_min_active: int) -> int:
+    """How many paths of each plane may be inactive: a byte for each."""
+    return sum(
+        min(max(len(np.unique(chosen)) - ev_min_active, 0), MAX_RETIRABLE) << 8 * plane
+        for plane, chosen in uplinks.items()
+    )
+
+
+def alternates(uplinks: Counts) -> Counts:
+    """For each slot its uplink and three others of the plane, as (slots, 4).
+
+    With fewer than four uplinks they repeat. Slots with the same uplink have different alternates
+    as far as there are any, so that what a retired path carried spreads over the plane.
+    """
+    distinct, own = np.unique(uplinks, return_inverse=True)
+    others = len(distinct) - 1
+    if others == 0:
+        return np.repeat(uplinks[:, None], 1 + ALTERNATES, axis=1)
+    stride = max(1, others // ALTERNATES)
+    steps = np.arange(len(uplinks))[:, None] + stride * np.arange(ALTERNATES)
+    after: Counts = distinct[(own[:, None] + 1 + steps % others) % len(distinct)]
+    return np.concatenate([uplinks[:, None], after], axis=1)
+
+
+def _slots(destination: _Destination, plane: int, uplinks: Counts) -> list[P4TableEntry]:
+    evs = addr.path_ev_array(plane, alternates(uplinks))
+    return [
+        P4TableEntry(
+            "slots",
+            match=P4TableMatch(
+                group_id=destination.spray_group, generation=GENERATION, plane=plane, slot=slot
+            ),
+            action=P4TableAction("use_path", path_ev=ev, second=second, third=third, fourth=fourth),
+        )
+        for slot, (ev, second, third, fourth) in enumerate(evs.tolist())
+    ]
 
 
 def _identity(overlay: Overlay, nic: Device) -> list[P4TableEntry]:

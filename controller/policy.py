@@ -2,7 +2,11 @@
 """The policy file: how NICs spray, what they keep away from, and what full queues do.
 
     version: 1
-    spray: {mode: random, slots_per_plane: 32}     # random | round_robin | ecmp
+    spray:
+      mode: random                                 # random | round_robin | ecmp
+      slots_per_plane: 32
+      ev_min_active: 1                             # paths of a plane that are never retired
+      probe_successes: 3                           # answered probes that bring a path back
     plane_weights: {0: 2, 3: 1}                    # default 1; 0: not used
     path_weights:                                  # default 1; the last entry that matches counts
       - {plane: 0, uplink: 1, weight: 0.5}
@@ -56,6 +60,13 @@ class Spray(_Model):
     )
     slots_per_plane: int = Field(
         default=32, ge=1, le=MAX_SLOTS_PER_PLANE, description="per destination; a power of two"
+    )
+
+    ev_min_active: int = Field(
+        default=1, ge=1, le=MAX_SLOTS_PER_PLANE, description="per destination and plane"
+    )
+    probe_successes: int = Field(
+        default=3, ge=1, le=15, description="answers until a path that was lost is used again"
     )
 
     @field_validator("slots_per_plane")

@@ -11,16 +11,16 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "include/types.p4"
-#include "include/headers.p4"
-#include "include/drops.p4"
+#include "include/nic_headers.p4"
+#include "include/nic_parser.p4"
 #include "include/usid.p4"
 #include "include/segments.p4"
 #include "include/carrier.p4"
 #include "include/ecn.p4"
-
-const port_t HOST_PORT        = 1;
-const port_t FIRST_PLANE_PORT = 2;   // plane p is port p + 2
+#include "include/psn_memory.p4"
+#include "include/spray.p4"
+#include "include/feedback.p4"
+#include "include/cpu.p4"
 
 const bit<32> DESTINATIONS  = 4096;  // one per T0 group and as many exceptions
 const bit<32> PORTS         = 512;
@@ -31,144 +31,9 @@ const bit<4> FLOW_LABEL_EV_CHOSEN = 0xE;  // flow label [19:16] of a packet whos
 
 const bit<8> OUTER_HOP_LIMIT = 64;
 
-// What a packet-out asks for; the packet-in that answers repeats it with the value now in force.
-// (P4Runtime on BMv2 cannot reach registers.)
-enum bit<8> cpu_op_t {
-    READ_DOWN_PLANES  = 1,
-    WRITE_DOWN_PLANES = 2
-}
-
-@controller_header("packet_in")
-header packet_in_t {
-    bit<8>  op;
-    bit<16> index;
-    bit<64> value;
-}
-
-@controller_header("packet_out")
-header packet_out_t {
-    bit<8>  op;
-    bit<16> index;
-    bit<64> value;
-}
-
-typedef bit<10> group_id_t;
-typedef bit<8>  plane_mask_t;    // bit p: plane p
-
-struct headers_t {
-    packet_in_t                 packet_in;
-    packet_out_t                packet_out;
-    ethernet_t                  ethernet;
-    ipv6_t                      outer_ipv6;  // between NIC and T0 only
-    srh_t                       srh;
-    srh_segment_t[MAX_SEGMENTS] segments;
-    ipv6_t                      ipv6;        // the host's own header
-    l4_ports_t                  l4_ports;
-}
-
-enum bit<2> selection_t {
-    RANDOM      = 0,
-    ROUND_ROBIN = 1,
-    FLOW_HASH   = 2     // ECMP: one plane per flow, no carrier, the fabric chooses the rest
-}
-
-struct metadata_t {
-    drop_reason_t   drop_reason;
-    selection_t     selection;
-    bool            t0_local;
-    ipv6_addr_t     template;
-    group_id_t      group_id;
-    bit<8>          generation;
-    bit<16>         slots_per_plane;
-    bit<8>          plane_set;
-    plane_mask_t    down_planes;
-    bit<8>          plane_choices;
-    bit<48>         planes;
-    plane_t         plane;
-    bit<16>         slot;
-    path_ev_t       path_ev;
-}
-
-parser NicParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
-                 inout standard_metadata_t standard_metadata) {
-    state start {
-        transition select(standard_metadata.ingress_port) {
-            CPU_PORT: parse_packet_out;
-            default: parse_ethernet;
-        }
-    }
-    state parse_packet_out {
-        packet.extract(hdr.packet_out);
-        transition accept;
-    }
-    state parse_ethernet {
-        packet.extract(hdr.ethernet);
-        transition select(hdr.ethernet.ether_type, standard_metadata.ingress_port) {
-            (ETHERTYPE_IPV6, HOST_PORT): parse_ipv6;
-            (ETHERTYPE_IPV6, _): parse_from_plane;
-            default: accept;
-        }
-    }
-    // Version to next header, to tell a carrier from a plain packet.
-    state parse_from_plane {
-        transition select(packet.lookahead<bit<56>>()[7:0]) {
-            NEXT_HEADER_IPV6: parse_outer_ipv6;
-            NEXT_HEADER_ROUTING: parse_outer_ipv6;
-            default: parse_ipv6;
-        }
-    }
-    state parse_outer_ipv6 {
-        packet.extract(hdr.outer_ipv6);
-        transition select(hdr.outer_ipv6.next_header) {
-            NEXT_HEADER_ROUTING: parse_srh;
-            default: parse_ipv6;
-        }
-    }
-    state parse_srh {
-        packet.extract(hdr.srh);
-        transition select(hdr.srh.next_header, hdr.srh.routing_type, hdr.srh.hdr_ext_len) {
-            (NEXT_HEADER_IPV6, ROUTING_TYPE_SEGMENT_ROUTING, 2): parse_1_segment;
-            (NEXT_HEADER_IPV6, ROUTING_TYPE_SEGMENT_ROUTING, 4): parse_2_segments;
-            (NEXT_HEADER_IPV6, ROUTING_TYPE_SEGMENT_ROUTING, 6): parse_3_segments;
-            (NEXT_HEADER_IPV6, ROUTING_TYPE_SEGMENT_ROUTING, 8): parse_4_segments;
-            default: accept;
-        }
-    }
-    state parse_4_segments {
-        packet.extract(hdr.segments.next);
-        transition parse_3_segments;
-    }
-    state parse_3_segments {
-        packet.extract(hdr.segments.next);
-        transition parse_2_segments;
-    }
-    state parse_2_segments {
-        packet.extract(hdr.segments.next);
-        transition parse_1_segment;
-    }
-    state parse_1_segment {
-        packet.extract(hdr.segments.next);
-        transition parse_ipv6;
-    }
-    state parse_ipv6 {
-        packet.extract(hdr.ipv6);
-        transition select(hdr.ipv6.next_header) {
-            NEXT_HEADER_UDP: parse_l4_ports;
-            NEXT_HEADER_TCP: parse_l4_ports;
-            default: accept;
-        }
-    }
-    state parse_l4_ports {
-        packet.extract(hdr.l4_ports);
-        transition accept;
-    }
-}
-
 control NicVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
-
-#include "include/spray.p4"
 
 control NicIngress(inout headers_t hdr, inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
@@ -180,9 +45,12 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
     @name("port_in") counter(PORTS, CounterType.packets_and_bytes) port_in;
     @name("drops") counter(DROP_REASONS, CounterType.packets_and_bytes) drops;
 
-    register<plane_mask_t>(1) down_planes;
-
+    CpuAccess() cpu_access;
+    ReadFeedback() read_feedback;
+    SprayGroup() spray_group;
     Spray() spray;
+    EvTransition() ev_transition;
+    PsnMemory() recall;
     CrossT1Carrier() cross_t1_carrier;
     T0LocalCarrier() t0_local_carrier;
     MergeEcn() merge_ecn;
@@ -224,7 +92,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
 
     @name("destinations")
     table destinations {
-        key = { hdr.ipv6.dst_addr: lpm @name("dst_addr"); }
+        key = { meta.peer: lpm @name("dst_addr"); }
         actions = { cross_t1; t0_local; ecmp; @defaultonly no_destination; }
         const default_action = no_destination();
         counters = destinations_counter;
@@ -304,88 +172,147 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
     }
 
     apply {
+        meta.event_cause = ev_cause_t.NONE;
         if (hdr.packet_out.isValid()) {
-            if (hdr.packet_out.op == cpu_op_t.WRITE_DOWN_PLANES) {
-                down_planes.write(0, (plane_mask_t) hdr.packet_out.value);
-            }
-            plane_mask_t in_force;
-            down_planes.read(in_force, 0);
-            hdr.packet_in.setValid();
-            hdr.packet_in.op = hdr.packet_out.op;
-            hdr.packet_in.index = hdr.packet_out.index;
-            hdr.packet_in.value = (bit<64>) in_force;
-            hdr.packet_out.setInvalid();
+            cpu_access.apply(hdr, meta);
             standard_metadata.egress_spec = CPU_PORT;
-            exit;
-        }
-        mark_to_drop(standard_metadata);
-        meta.drop_reason = drop_reason_t.NONE;
-        port_in.count((bit<32>) standard_metadata.ingress_port);
+        } else {
+            mark_to_drop(standard_metadata);
+            meta.drop_reason = drop_reason_t.NONE;
+            meta.feedback_cause = ev_cause_t.NONE;
+            port_in.count((bit<32>) standard_metadata.ingress_port);
 
-        if (!hdr.ethernet.isValid()) {
-            drop(drop_reason_t.TRUNCATED);
-        } else if (hdr.ethernet.ether_type != ETHERTYPE_IPV6) {
-            drop(drop_reason_t.NOT_IPV6);
-        } else if (!hdr.ipv6.isValid()) {
-            if (hdr.srh.isValid() && standard_metadata.parser_error == error.NoError) {
-                drop(drop_reason_t.BAD_SRH);
-            } else {
+            if (!hdr.ethernet.isValid()) {
                 drop(drop_reason_t.TRUNCATED);
+            } else if (hdr.ethernet.ether_type != ETHERTYPE_IPV6) {
+                drop(drop_reason_t.NOT_IPV6);
+            } else if (!hdr.ipv6.isValid()) {
+                if (hdr.srh.isValid() && standard_metadata.parser_error == error.NoError) {
+                    drop(drop_reason_t.BAD_SRH);
+                } else {
+                    drop(drop_reason_t.TRUNCATED);
+                }
+            } else if (hdr.ipv6.version != 6
+                    || (hdr.outer_ipv6.isValid() && hdr.outer_ipv6.version != 6)) {
+                drop(drop_reason_t.NOT_IPV6);
+            } else if (standard_metadata.ingress_port == HOST_PORT) {
+                // ---------------------------------------------------------------------- sending
+                if (locator_block.apply().hit) {
+                    send_to_plane(ACTIVE_PLANE(hdr.ipv6.dst_addr));
+                } else {
+                    meta.sending = true;
+                    meta.peer = hdr.ipv6.dst_addr;
+                }
+            } else {
+                // -------------------------------------------------------------------- receiving
+                if (hdr.outer_ipv6.isValid()) {
+                    if (own_sid.apply().hit) {
+                        bool illegal_ecn;
+                        merge_ecn.apply(hdr.outer_ipv6.ecn, hdr.ipv6.ecn, illegal_ecn);
+                        if (hdr.srh.isValid() && hdr.srh.segments_left != 0) {
+                            drop(drop_reason_t.BAD_SRH);
+                        } else if (illegal_ecn) {
+                            drop(drop_reason_t.ECN_NOT_ECT);
+                        }
+                        decapsulate();
+                    }
+                }
+                if (meta.drop_reason == drop_reason_t.NONE && own_address.apply().hit) {
+                    meta.peer = hdr.ipv6.src_addr;
+                    meta.feedback = hdr.seth.isValid() || hdr.neth.isValid()
+                                 || (hdr.endpoint_op.isValid()
+                                     && hdr.bth.opcode == OPCODE_ENDPOINT_RESPONSE
+                                     && hdr.endpoint_op.response_op == ENDPOINT_OP_EV_PROBE);
+                }
             }
-        } else if (hdr.ipv6.version != 6
-                || (hdr.outer_ipv6.isValid() && hdr.outer_ipv6.version != 6)) {
-            drop(drop_reason_t.NOT_IPV6);
-        } else if (standard_metadata.ingress_port == HOST_PORT) {
-            // ---------------------------------------------------------------------- sending
-            if (locator_block.apply().hit) {
-                send_to_plane(ACTIVE_PLANE(hdr.ipv6.dst_addr));
-            } else if (destinations.apply().hit) {
-                if (hdr.ipv6.flow_label[19:16] == FLOW_LABEL_EV_CHOSEN) {
-                    meta.path_ev = hdr.ipv6.flow_label[15:0];
+
+            if ((meta.sending || meta.feedback) && destinations.apply().hit) {
+                bool chosen = meta.sending && hdr.ipv6.flow_label[19:16] == FLOW_LABEL_EV_CHOSEN;
+                bool remembers = meta.sending && hdr.bth.isValid()
+                              && (hdr.bth.opcode & OPCODE_WRITE_MASK == OPCODE_WRITE_BASE
+                                  || (hdr.endpoint_op.isValid()
+                                      && hdr.bth.opcode == OPCODE_ENDPOINT_REQUEST
+                                      && hdr.endpoint_op.request_op == ENDPOINT_OP_EV_PROBE));
+                if (meta.selection != selection_t.FLOW_HASH) {
+                    if (remembers || hdr.neth.isValid() || meta.feedback) {
+                        bit<16> port = hdr.l4_ports.src_port;
+                        bit<24> psn = hdr.bth.psn;
+                        if (hdr.endpoint_op.isValid()) {
+                            port = ENDPOINT_QP;
+                            psn = 8w0 ++ hdr.bth.psn[15:0];
+                        } else if (meta.feedback && hdr.neth.isValid()) {
+                            port = hdr.neth.entropy[15:0];
+                            psn = hdr.neth.psn;
+                        }
+                        recall.apply(meta, meta.peer, port, psn);
+                    }
+                    if (!chosen) {
+                        spray_group.apply(meta);
+                    }
+                    if (!chosen && meta.drop_reason == drop_reason_t.NONE) {
+                        down_planes.read(meta.down_planes, 0);
+                        if (meta.feedback) {
+                            read_feedback.apply(hdr, meta);
+                        } else if (remembers && hdr.bth.rtx == 1 && !hdr.endpoint_op.isValid()
+                                   && meta.psn_found && meta.psn_cell[1:1] == 0) {
+                            meta.feedback_cause = ev_cause_t.LOSS;
+                            meta.feedback_ev = meta.psn_cell[23:8];
+                        }
+                        if (meta.feedback_cause != ev_cause_t.NONE) {
+                            ev_transition.apply(meta);
+                        }
+                    }
                 } else {
                     down_planes.read(meta.down_planes, 0);
-                    spray.apply(hdr, meta);
                 }
-                // The only thing that the NIC writes into the host's packet; neither UDP checksum nor
-                // ICRC covers it, and the receiver echoes it.
-                hdr.ipv6.flow_label = 4w0 ++ meta.path_ev;
-                send_to_plane(EV_PLANE(meta.path_ev));
-                if (meta.selection != selection_t.FLOW_HASH) {
-                    ipv6_addr_t carrier;
-                    bit<10> downlink = hdr.ipv6.dst_addr[9:0] - 1;
-                    if (meta.t0_local) {
-                        t0_local_carrier.apply(meta.template, meta.path_ev, downlink, carrier);
-                    } else {
-                        cross_t1_carrier.apply(meta.template, meta.path_ev, downlink, carrier);
+                if (meta.sending) {
+                    if (chosen) {
+                        meta.path_ev = hdr.ipv6.flow_label[15:0];
+                    } else if (meta.drop_reason == drop_reason_t.NONE) {
+                        spray.apply(hdr, meta);
                     }
-                    encapsulate(carrier);
-                }
-            }
-        } else {
-            // -------------------------------------------------------------------- receiving
-            if (hdr.outer_ipv6.isValid()) {
-                if (own_sid.apply().hit) {
-                    bool illegal_ecn;
-                    merge_ecn.apply(hdr.outer_ipv6.ecn, hdr.ipv6.ecn, illegal_ecn);
-                    if (hdr.srh.isValid() && hdr.srh.segments_left != 0) {
-                        drop(drop_reason_t.BAD_SRH);
-                    } else if (illegal_ecn) {
-                        drop(drop_reason_t.ECN_NOT_ECT);
+                    if (remembers && meta.selection != selection_t.FLOW_HASH
+                            && meta.drop_reason == drop_reason_t.NONE) {
+                        psn_memory.write(meta.psn_index,
+                                         meta.psn_tag ++ meta.psn ++ meta.path_ev ++ 8w1);
                     }
-                    decapsulate();
+                    // The only thing that the NIC writes into the host's packet; neither UDP checksum nor
+                    // ICRC covers it, and the receiver echoes it.
+                    hdr.ipv6.flow_label = 4w0 ++ meta.path_ev;
+                    send_to_plane(EV_PLANE(meta.path_ev));
+                    if (meta.selection != selection_t.FLOW_HASH) {
+                        ipv6_addr_t carrier;
+                        bit<10> downlink = hdr.ipv6.dst_addr[9:0] - 1;
+                        if (meta.t0_local) {
+                            t0_local_carrier.apply(meta.template, meta.path_ev, downlink, carrier);
+                        } else {
+                            cross_t1_carrier.apply(meta.template, meta.path_ev, downlink, carrier);
+                        }
+                        encapsulate(carrier);
+                    }
                 }
             }
-            if (meta.drop_reason == drop_reason_t.NONE) {
-                own_address.apply();
+            // Feedback from where the host never sends is of no use, but the host's all the same.
+            if (meta.feedback) {
+                meta.drop_reason = drop_reason_t.NONE;
             }
-        }
 
-        if (meta.drop_reason == drop_reason_t.NONE) {
-            link_macs.apply();
+            if (meta.drop_reason == drop_reason_t.NONE) {
+                link_macs.apply();
+            }
+            if (meta.drop_reason != drop_reason_t.NONE) {
+                drops.count((bit<32>) (bit<8>) meta.drop_reason);
+                mark_to_drop(standard_metadata);
+            }
         }
-        if (meta.drop_reason != drop_reason_t.NONE) {
-            drops.count((bit<32>) (bit<8>) meta.drop_reason);
-            mark_to_drop(standard_metadata);
+        // One call, because one packet makes one digest.
+        if (meta.event_cause != ev_cause_t.NONE) {
+            meta.event.cause = (bit<8>) meta.event_cause;
+            if (hdr.bth.isValid()) {
+                meta.event.qp = hdr.bth.dqp;
+            }
+            meta.event.time = standard_metadata.ingress_global_timestamp;
+            digest<ev_event_t>(1, meta.event);
         }
     }
 }
@@ -401,18 +328,6 @@ control NicEgress(inout headers_t hdr, inout metadata_t meta,
 
 control NicComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
-}
-
-control NicDeparser(packet_out packet, in headers_t hdr) {
-    apply {
-        packet.emit(hdr.packet_in);
-        packet.emit(hdr.ethernet);
-        packet.emit(hdr.outer_ipv6);
-        packet.emit(hdr.srh);
-        packet.emit(hdr.segments);
-        packet.emit(hdr.ipv6);
-        packet.emit(hdr.l4_ports);
-    }
 }
 
 V1Switch(NicParser(), NicVerifyChecksum(), NicIngress(), NicEgress(), NicComputeChecksum(),

@@ -27,6 +27,7 @@ from finsy import (
     P4TableMatch,
 )
 from finsy.p4client import P4RpcStatus
+from finsy.p4schema import P4StructType
 from finsy.proto import p4r, p4r_grpc, rpc_code
 
 from controller.p4rt import DeviceError, load_program
@@ -76,6 +77,7 @@ class Device:
         self._requests: SimpleQueue[p4r.StreamMessageRequest | None] = SimpleQueue()
         self._arbitrations: SimpleQueue[p4r.MasterArbitrationUpdate] = SimpleQueue()
         self._packets: SimpleQueue[p4r.StreamMessageResponse] = SimpleQueue()
+        self._digests: SimpleQueue[p4r.DigestList] = SimpleQueue()
         self._channel = grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),))
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         try:
@@ -105,6 +107,8 @@ class Device:
                 kind = message.WhichOneof("update")
                 if kind == "packet":
                     self._packets.put(message)
+                elif kind == "digest":
+                    self._digests.put(message.digest)
                 elif kind == "arbitration":
                     self._arbitrations.put(message.arbitration)
         except grpc.RpcError as error:
@@ -231,3 +235,40 @@ class Device:
         except Empty:
             return None
         return P4PacketIn.decode(message, self.schema)
+
+    # ---- digests -------------------------------------------------------------------------------
+
+    def subscribe(self, name: str) -> None:
+        """Have the samples of a digest sent: up to 100 at a time, after 10 ms at the latest."""
+        config = p4r.DigestEntry.Config(
+            max_timeout_ns=10_000_000, max_list_size=100, ack_timeout_ns=100_000_000
+        )
+        digest = p4r.DigestEntry(digest_id=self.schema.digests[name].id, config=config)
+        self._stub.Write(
+            p4r.WriteRequest(
+                device_id=self._device_id,
+                election_id=ELECTION_ID,
+                updates=[
+                    p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(digest_entry=digest))
+                ],
+            ),
+            timeout=REQUEST_TIMEOUT_S,
+        )
+
+    def digests(self, timeout_s: float) -> list[dict[str, int]]:
+        """The samples of the next digest list, acknowledged; none if none comes in time."""
+        try:
+            message = self._digests.get(timeout=timeout_s)
+        except Empty:
+            return []
+        ack = p4r.DigestListAck(digest_id=message.digest_id, list_id=message.list_id)
+        self._requests.put(p4r.StreamMessageRequest(digest_ack=ack))
+        kind = self.schema.digests[message.digest_id].type_spec
+        assert isinstance(kind, P4StructType)
+        return [
+            {
+                name: int.from_bytes(member.bitstring, "big")
+                for name, member in zip(kind.members, sample.struct.members, strict=True)
+            }
+            for sample in message.data
+        ]

@@ -37,6 +37,9 @@ PEER = addressing.host_address(OTHER_GROUP, 2)
 NEIGHBOUR = addressing.host_address(GROUP, 3)
 EV_CHOSEN = 0xE << 16
 OP_READ_DOWN_PLANES, OP_WRITE_DOWN_PLANES = 1, 2
+OP_READ_PATH, OP_WRITE_PATH = 3, 4
+OP_READ_INACTIVE, OP_READ_ASSUMED = 5, 7
+UPLINK_BITS = 10
 
 # Spray groups and plane sets that tests fill.
 SPRAY_GROUP = 9
@@ -125,31 +128,62 @@ def nic_entries() -> list[P4TableEntry]:
     ]
 
 
+def path_group(group: int) -> int:
+    """Where the states of a spray group's paths are: 128 path groups have room for all uplinks."""
+    return group % 128
+
+
 def group_cfg(
-    group: int, slots: int, *, generation: int = 0, plane_set: int = PLANE_SET, random: bool
+    group: int,
+    slots: int,
+    *,
+    generation: int = 0,
+    plane_set: int = PLANE_SET,
+    random: bool,
+    retirable: int = 0,
+    probe_successes: int = 3,
+    planes: Iterable[int] = PLANES,
 ) -> P4TableEntry:
-    """A spray group; ``slots`` per plane."""
+    """A spray group; ``slots`` per plane, of whose paths so many may be inactive."""
     action = P4TableAction(
         "spray_random" if random else "spray_round_robin",
         generation=generation,
         slots=slots,
         plane_set=plane_set,
+        path_group=path_group(group),
+        uplink_bits=UPLINK_BITS,
+        planes=sum(1 << plane for plane in planes),
+        retirable=int.from_bytes(bytes([retirable] * 8), "big"),
+        probe_successes=probe_successes,
     )
     return entry("group_cfg", {"group_id": group}, action)
 
 
 def slots(
-    group: int, paths: Mapping[int, Sequence[int]], *, generation: int = 0
+    group: int,
+    paths: Mapping[int, Sequence[int]],
+    *,
+    generation: int = 0,
+    alternates: bool = False,
 ) -> list[P4TableEntry]:
-    """The slots of a group: plane -> path EVs in the order of the slots."""
+    """The slots of a group: plane -> path EVs in the order of the slots.
+
+    The alternates of a slot are the paths of the next three, or its own path three times.
+    """
     return [
         entry(
             "slots",
             {"group_id": group, "generation": generation, "plane": plane, "slot": slot},
-            P4TableAction("use_path", path_ev=path_ev),
+            P4TableAction(
+                "use_path",
+                **{
+                    name: evs[(slot + after * alternates) % len(evs)]
+                    for after, name in enumerate(("path_ev", "second", "third", "fourth"))
+                },
+            ),
         )
         for plane, evs in paths.items()
-        for slot, path_ev in enumerate(evs)
+        for slot in range(len(evs))
     ]
 
 

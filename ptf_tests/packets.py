@@ -188,8 +188,12 @@ def mrc(
     ecn: int = 0,
     flow_label: int = 0,
     hop_limit: int = 64,
+    headers: Packet | None = None,
 ) -> bytes:
-    """A host's MRC packet, UDP checksum and ICRC included; only WRITE opcodes carry the payload."""
+    """A host's MRC packet, UDP checksum and ICRC included; only WRITE opcodes carry the payload.
+
+    ``headers``: BTH and what follows it, instead of the opcode's usual ones.
+    """
     packet = IPv6(
         src=address_text(source),
         dst=address_text(destination),
@@ -197,8 +201,39 @@ def mrc(
         fl=flow_label,
         hlim=hop_limit,
     )
-    packet = packet / UDP(sport=source_port, dport=destination_port) / _mrc_headers(opcode)
+    packet = (
+        packet / UDP(sport=source_port, dport=destination_port) / (headers or _mrc_headers(opcode))
+    )
     return bytes(packet / Raw(payload) if opcode in WRITE_OPCODES else packet)
+
+
+def write_of(psn: int, *, rtx: bool = False) -> Packet:
+    """The headers of a WRITE with this PSN; ``rtx``: sent again."""
+    headers = _mrc_headers(Opcode.WRITE_ONLY)
+    headers.psn, headers.rtx = psn, int(rtx)
+    return headers
+
+
+def sack_of(entropy: int, m: int, *, answers_probe: bool = False) -> Packet:
+    """The headers of a SACK for a packet with this entropy."""
+    seth = MRC_SETH(m=m, pr=int(answers_probe), entropy=entropy, cack_psn=1)
+    return MRC_BTH(opcode=Opcode.SACK, dqp=0x777) / seth / MRC_CC_STATE()
+
+
+def nack_of(entropy: int, psn: int, reason: int) -> Packet:
+    """The headers of a NACK of this PSN."""
+    neth = MRC_NETH(nack_reason=reason, entropy=entropy, nack_psn=psn)
+    return MRC_BTH(opcode=Opcode.NACK, dqp=0x777) / neth
+
+
+def ev_probe_of(request: int) -> Packet:
+    """The headers of an EV probe."""
+    return MRC_BTH(opcode=Opcode.ENDPOINT_REQUEST, dqp=2, psn=request) / MRC_ERTH(op=1)
+
+
+def ev_probe_answer_of(request: int) -> Packet:
+    """The headers of its answer."""
+    return MRC_BTH(opcode=Opcode.ENDPOINT_RESPONSE, dqp=2, psn=request) / MRC_EETH(op=1)
 
 
 def assert_checksums(packet: bytes) -> None:

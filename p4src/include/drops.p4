@@ -25,7 +25,8 @@ enum bit<8> drop_reason_t {
     ECN_NOT_ECT       = 17,  // decapsulation: outer CE over inner Not-ECT (RFC 6040 section 4.2)
     NO_LINK           = 18,  // NIC: the EV or the host's carrier names a plane that it has no port for
     TAIL_DROP         = 19,  // the egress queue is at its capacity, and the packet is not to be trimmed
-    TRIM_DROP         = 20   // trimmed, and the queue for trimmed packets is at its capacity, too
+    TRIM_DROP         = 20,  // trimmed, and the queue for trimmed packets is at its capacity, too
+    NO_PATH           = 21   // NIC: every path that the slot offers is denied
 }
 
 const bit<32> DROP_REASONS = 32;  // size of the counters

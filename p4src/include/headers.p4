@@ -82,4 +82,42 @@ header tseth_t {
     bit<4>  ftype;
 }
 
+// Selective acknowledgement (opcode 0xDC): its first 8 bytes.
+header seth_t {
+    bit<4>  type;
+    bit<5>  nxt;
+    bit<2>  m;              // SETH_M_...
+    bit<3>  reserved;
+    bit<1>  pr;             // answers a probe
+    bit<1>  reserved2;
+    bit<16> ack_psn_offset;
+    bit<32> entropy;        // EV of the packet that triggered it
+}
+
+// Negative acknowledgement (opcode 0xDD).
+header neth_t {
+    bit<16> type_nxt;
+    bit<8>  reason;
+    bit<8>  vendor_info;
+    bit<32> entropy;
+    bit<16> spdcid;
+    bit<16> dpdcid;
+    bit<8>  reserved;
+    bit<24> psn;
+    bit<4>  cc_type;
+    bit<4>  cc_flags;
+    bit<8>  reserved2;
+    bit<16> tx_timestamp;
+}
+
+// Endpoint operation, request (opcode 0xD8) and response (0xD9): their first 4 bytes.
+header endpoint_op_t {
+    bit<8>  type_nxt;
+    bit<4>  reserved;
+    bit<2>  response_op;
+    bit<2>  request_op;
+    bit<8>  reserved2;
+    bit<8>  vendor_info;
+}
+
 #endif

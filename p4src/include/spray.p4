@@ -3,34 +3,46 @@
 #ifndef MRC_SPRAY_P4
 #define MRC_SPRAY_P4
 
+#include "ev_state.p4"
+
 // One spray group per destination; 256 slots for each of 512 groups fill `slots` at full size.
 const bit<32> GROUPS        = 1024;
 const bit<32> PLANE_SETS    = 4096;  // plane set x mask of planes that are down
 const bit<32> SLOTS         = 131072;
 const bit<32> GROUP_PLANES  = 8192;  // GROUPS x 8
 
-// Which EV the next packet of a spray group takes. The plane is chosen first, among the live ones, so
-// that every plane carries its share whatever the number of paths in it; then a slot of that plane.
-control Spray(in headers_t hdr, inout metadata_t meta) {
+// How a spray group sends, and where the states of its paths are.
+control SprayGroup(inout metadata_t meta) {
     direct_counter(CounterType.packets_and_bytes) group_cfg_counter;
-    direct_counter(CounterType.packets_and_bytes) plane_sets_counter;
-    direct_counter(CounterType.packets_and_bytes) slots_counter;
 
-    // Next plane choice of each group, next slot of each group and plane (round robin).
-    register<bit<16>>(GROUPS) next_choice;
-    register<bit<16>>(GROUP_PLANES) next_slot;
-
-    action spray_random(bit<8> generation, bit<16> slots, bit<8> plane_set) {
-        meta.selection = selection_t.RANDOM;
+    // Groups that lead to the same T0 group share `path_group`, a generation and the states of their
+    // paths. A path's state is at (path_group, plane, uplink of `uplink_bits` bits); byte p of
+    // `retirable` says how many paths of plane p may be inactive at a time.
+    action configure(bit<8> generation, bit<16> slots, bit<8> plane_set,
+                  bit<10> path_group, bit<8> uplink_bits, plane_mask_t planes,
+                  bit<64> retirable, bit<4> probe_successes) {
         meta.generation = generation;
         meta.slots_per_plane = slots;
         meta.plane_set = plane_set;
+        meta.path_group = path_group;
+        meta.uplink_bits = uplink_bits;
+        meta.usable_planes = planes;
+        meta.retirable = retirable;
+        meta.probe_successes = probe_successes;
     }
-    action spray_round_robin(bit<8> generation, bit<16> slots, bit<8> plane_set) {
+    action spray_random(bit<8> generation, bit<16> slots, bit<8> plane_set,
+                  bit<10> path_group, bit<8> uplink_bits, plane_mask_t planes,
+                  bit<64> retirable, bit<4> probe_successes) {
+        meta.selection = selection_t.RANDOM;
+        configure(generation, slots, plane_set, path_group, uplink_bits, planes, retirable,
+                  probe_successes);
+    }
+    action spray_round_robin(bit<8> generation, bit<16> slots, bit<8> plane_set,
+                  bit<10> path_group, bit<8> uplink_bits, plane_mask_t planes,
+                  bit<64> retirable, bit<4> probe_successes) {
         meta.selection = selection_t.ROUND_ROBIN;
-        meta.generation = generation;
-        meta.slots_per_plane = slots;
-        meta.plane_set = plane_set;
+        configure(generation, slots, plane_set, path_group, uplink_bits, planes, retirable,
+                  probe_successes);
     }
     action no_group() { meta.drop_reason = drop_reason_t.NO_GROUP; }
 
@@ -44,6 +56,119 @@ control Spray(in headers_t hdr, inout metadata_t meta) {
         counters = group_cfg_counter;
         size = GROUPS;
     }
+
+    apply {
+        group_cfg.apply();
+    }
+}
+
+// The path of a slot or, when that is not GOOD, another one of the plane: the first GOOD one of three,
+// else the one that was last found GOOD in this plane, else one that is to be skipped only, else any
+// that is not denied. A SKIP path whose turn has come is passed over once and is GOOD again.
+control ChoosePath(inout metadata_t meta) {
+    register<bit<24>>(GROUP_PLANES) last_good;  // generation(8) path EV(16)
+
+    PathState() path_state;
+
+    apply {
+        path_ev_t first_ev = meta.path_ev;
+        path_ev_t skipped = 0;
+        path_ev_t worst = 0;
+        bool has_skipped = false;
+        bool has_worst = false;
+        bit<32> plane_index = (bit<32>) (meta.path_group ++ meta.plane);
+        bit<2> state;
+
+        path_state.apply(first_ev, meta);
+        state = CELL_STATE(meta.path_cell);
+        // One change, and so one digest, per packet.
+        if (state == ev_state_t.SKIP && meta.event_cause == ev_cause_t.NONE) {
+            path_states.write(meta.path, meta.generation ++ ev_state_t.GOOD ++ meta.path_cell[5:0]);
+            meta.event_cause = ev_cause_t.ROTATION;
+            meta.event.path_group = (bit<16>) meta.path_group;
+            meta.event.path_ev = first_ev;
+            meta.event.from_state = (bit<8>) (bit<2>) ev_state_t.SKIP;
+            meta.event.to_state = (bit<8>) (bit<2>) ev_state_t.GOOD;
+            meta.event.plane_change = PLANE_UNCHANGED;
+        }
+        if (state == ev_state_t.SKIP && !has_skipped) {
+            has_skipped = true;
+            skipped = first_ev;
+        } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
+            has_worst = true;
+            worst = first_ev;
+        }
+        if (state != ev_state_t.GOOD) {
+            meta.path_ev = meta.second_ev;
+            path_state.apply(meta.second_ev, meta);
+            state = CELL_STATE(meta.path_cell);
+            if (state == ev_state_t.SKIP && !has_skipped) {
+                has_skipped = true;
+                skipped = meta.second_ev;
+            } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
+                has_worst = true;
+                worst = meta.second_ev;
+            }
+        }
+        if (state != ev_state_t.GOOD) {
+            meta.path_ev = meta.third_ev;
+            path_state.apply(meta.third_ev, meta);
+            state = CELL_STATE(meta.path_cell);
+            if (state == ev_state_t.SKIP && !has_skipped) {
+                has_skipped = true;
+                skipped = meta.third_ev;
+            } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
+                has_worst = true;
+                worst = meta.third_ev;
+            }
+        }
+        if (state != ev_state_t.GOOD) {
+            meta.path_ev = meta.fourth_ev;
+            path_state.apply(meta.fourth_ev, meta);
+            state = CELL_STATE(meta.path_cell);
+            if (state == ev_state_t.SKIP && !has_skipped) {
+                has_skipped = true;
+                skipped = meta.fourth_ev;
+            } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
+                has_worst = true;
+                worst = meta.fourth_ev;
+            }
+        }
+        if (state != ev_state_t.GOOD) {
+            bit<24> cell;
+            last_good.read(cell, plane_index);
+            path_ev_t remembered = cell[15:0];
+            path_state.apply(remembered, meta);
+            // An empty cell, or another generation's, names a path that the plane may not have.
+            if (cell[23:16] == meta.generation && cell != 0
+                    && EV_PLANE(remembered) == meta.plane
+                    && CELL_STATE(meta.path_cell) == ev_state_t.GOOD) {
+                meta.path_ev = remembered;
+            } else if (has_skipped) {
+                meta.path_ev = skipped;
+            } else if (has_worst) {
+                meta.path_ev = worst;
+            } else {
+                meta.drop_reason = drop_reason_t.NO_PATH;
+            }
+        } else {
+            last_good.write(plane_index, meta.generation ++ meta.path_ev);
+        }
+    }
+}
+
+// Which EV the next packet of a spray group takes. The plane is chosen first, among the live ones, so
+// that every plane carries its share whatever the number of paths in it; then a slot of that plane.
+control Spray(in headers_t hdr, inout metadata_t meta) {
+    direct_counter(CounterType.packets_and_bytes) plane_sets_counter;
+    direct_counter(CounterType.packets_and_bytes) slots_counter;
+
+    // Next plane choice of each group, next slot of each group and plane (round robin).
+    register<bit<16>>(GROUPS) next_choice;
+    register<bit<16>>(GROUP_PLANES) next_slot;
+
+    DownPlanes() down_planes;
+    ChoosePath() choose_path;
 
     action choose_from(bit<8> count, bit<48> planes) {
         meta.plane_choices = count;
@@ -64,7 +189,13 @@ control Spray(in headers_t hdr, inout metadata_t meta) {
         size = PLANE_SETS;
     }
 
-    action use_path(path_ev_t path_ev) { meta.path_ev = path_ev; }
+    // The slot's path, and three others of the plane for when it is not to be used.
+    action use_path(path_ev_t path_ev, path_ev_t second, path_ev_t third, path_ev_t fourth) {
+        meta.path_ev = path_ev;
+        meta.second_ev = second;
+        meta.third_ev = third;
+        meta.fourth_ev = fourth;
+    }
     action no_slot() { meta.drop_reason = drop_reason_t.NO_SLOT; }
 
     @name("slots")
@@ -83,9 +214,9 @@ control Spray(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         if (meta.selection != selection_t.FLOW_HASH) {
-            group_cfg.apply();
+            down_planes.apply(meta);
         }
-        if (meta.drop_reason == drop_reason_t.NONE && plane_sets.apply().hit) {
+        if (plane_sets.apply().hit) {
             bit<16> choice = 0;
             if (meta.selection == selection_t.ROUND_ROBIN) {
                 next_choice.read(choice, (bit<32>) meta.group_id);
@@ -127,7 +258,9 @@ control Spray(in headers_t hdr, inout metadata_t meta) {
                 } else {
                     random(meta.slot, 0, meta.slots_per_plane - 1);
                 }
-                slots.apply();
+                if (slots.apply().hit) {
+                    choose_path.apply(meta);
+                }
             }
         }
     }

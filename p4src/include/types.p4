@@ -38,6 +38,17 @@ const bit<16> UDP_PORT_MRC  = 4971;
 
 const bit<8> OPCODE_WRITE_BASE = 0xC0;    // opcodes 0xC0-0xCF are WRITEs, which have a METH
 const bit<8> OPCODE_WRITE_MASK = 0xF0;
+const bit<8> OPCODE_ENDPOINT_REQUEST  = 0xD8;
+const bit<8> OPCODE_ENDPOINT_RESPONSE = 0xD9;
+const bit<8> OPCODE_SACK              = 0xDC;
+const bit<8> OPCODE_NACK              = 0xDD;
+
+const bit<2>  SETH_M_NONE        = 0;
+const bit<2>  SETH_M_SKIP_ONCE   = 1;
+const bit<2>  SETH_M_ALWAYS_SKIP = 2;
+const bit<8>  NACK_TRIMMED       = 1;
+const bit<2>  ENDPOINT_OP_EV_PROBE = 1;
+const bit<16> ENDPOINT_QP        = 2;
 
 // uSID kinds, the top three bits. 0 is never used, so no uSID of a carrier is zero.
 const bit<3> KIND_LOCAL = 7;      // 0xE000-0xFFFF: meaningful on one switch only (uA, decap)

@@ -60,14 +60,24 @@ def group_entries(
         P4TableEntry(
             "group_cfg",
             match=Match(group_id=group),
-            action=Action(mode, generation=0, slots=slots, plane_set=plane_set),
+            action=Action(
+                mode,
+                generation=0,
+                slots=slots,
+                plane_set=plane_set,
+                path_group=group,
+                uplink_bits=4,
+                planes=0xF,
+                retirable=0,
+                probe_successes=3,
+            ),
         )
     ]
     entries += [
         P4TableEntry(
             "slots",
             match=Match(group_id=group, generation=0, plane=plane, slot=slot),
-            action=Action("use_path", path_ev=ev),
+            action=Action("use_path", path_ev=ev, second=ev, third=ev, fourth=ev),
         )
         for plane, evs in paths.items()
         for slot, ev in enumerate(evs)

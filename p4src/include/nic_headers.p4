@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Headers and metadata of nic.p4.
+#ifndef MRC_NIC_HEADERS_P4
+#define MRC_NIC_HEADERS_P4
+
+#include "types.p4"
+#include "headers.p4"
+#include "segments.p4"
+#include "drops.p4"
+#include "ev_event.p4"
+
+const port_t HOST_PORT        = 1;
+const port_t FIRST_PLANE_PORT = 2;   // plane p is port p + 2
+
+// What a packet-out asks for; the packet-in that answers repeats it with the value now in force.
+// (P4Runtime on BMv2 cannot reach registers.)
+enum bit<8> cpu_op_t {
+    READ_DOWN_PLANES  = 1,
+    WRITE_DOWN_PLANES = 2,
+    // index: path group ++ plane; value: index of the path's state (32) ++ path EV (16) ++ state (16)
+    READ_PATH         = 3,
+    WRITE_PATH        = 4,
+    // index: path group ++ plane; value: generation (8) ++ number (8)
+    READ_INACTIVE     = 5,
+    WRITE_INACTIVE    = 6,
+    // index: path group; value: generation (8) ++ mask (8)
+    READ_ASSUMED      = 7,
+    WRITE_ASSUMED     = 8
+}
+
+@controller_header("packet_in")
+header packet_in_t {
+    bit<8>  op;
+    bit<16> index;
+    bit<64> value;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    bit<8>  op;
+    bit<16> index;
+    bit<64> value;
+}
+
+typedef bit<10> group_id_t;
+typedef bit<8>  plane_mask_t;    // bit p: plane p
+
+struct headers_t {
+    packet_in_t                 packet_in;
+    packet_out_t                packet_out;
+    ethernet_t                  ethernet;
+    ipv6_t                      outer_ipv6;  // between NIC and T0 only
+    srh_t                       srh;
+    srh_segment_t[MAX_SEGMENTS] segments;
+    ipv6_t                      ipv6;        // the host's own header
+    l4_ports_t                  l4_ports;
+    udp_length_t                udp_length;
+    bth_t                       bth;
+    seth_t                      seth;
+    neth_t                      neth;
+    endpoint_op_t               endpoint_op;
+}
+
+enum bit<2> selection_t {
+    RANDOM      = 0,
+    ROUND_ROBIN = 1,
+    FLOW_HASH   = 2     // ECMP: one plane per flow, no carrier, the fabric chooses the rest
+}
+
+struct metadata_t {
+    drop_reason_t   drop_reason;
+    selection_t     selection;
+    bool            t0_local;
+    ipv6_addr_t     template;
+    group_id_t      group_id;
+    bit<8>          generation;
+    bit<16>         slots_per_plane;
+    bit<8>          plane_set;
+    plane_mask_t    down_planes;
+    bit<8>          plane_choices;
+    bit<48>         planes;
+    plane_t         plane;
+    bit<16>         slot;
+    path_ev_t       path_ev;
+    path_ev_t       second_ev;
+    path_ev_t       third_ev;
+    path_ev_t       fourth_ev;
+    ipv6_addr_t     peer;            // at the other end of this packet
+    bool            sending;
+    bool            feedback;        // arrives and says how packets to the peer fared
+    bit<10>         path_group;
+    bit<8>          uplink_bits;
+    plane_mask_t    usable_planes;
+    bit<64>         retirable;
+    bit<4>          probe_successes;
+    bit<32>         path;
+    bit<16>         path_cell;
+    bit<16>         psn_tag;
+    bit<24>         psn;
+    bit<32>         psn_index;
+    bit<64>         psn_cell;
+    bool            psn_found;
+    path_ev_t       feedback_ev;
+    ev_cause_t      feedback_cause;
+    ev_cause_t      event_cause;
+    ev_event_t      event;
+}
+
+#endif
