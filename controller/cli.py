@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typer
 
-from controller import cli_devices, cli_quality, cli_topo
+from controller import cli_devices, cli_plot, cli_quality, cli_topo
 from controller.cli_common import ErrorReporting
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("status")(cli_devices.status)
 app.command("counters")(cli_devices.counters)
 app.command("probe")(cli_quality.probe)
 app.command("heatmap")(cli_quality.heatmap)
+app.command("plot")(cli_plot.plot)
 
 
 def main() -> None:

@@ -22,7 +22,9 @@ from controller.inventory import Inventory, InventoryError, default_run_dir, run
 from controller.overlay import Overlay, bind
 from controller.p4rt import DeviceError
 from controller.policy import Policy, PolicyError, load_policy
+from controller.sampler import RecorderError
 from controller.samples import SamplesError
+from controller.timeseries_figure import SeriesFigureError
 from topologies.schema import TopologyError, load_topology
 
 POLICY_FILE = "policy.yaml"
@@ -64,7 +66,9 @@ KNOWN_ERRORS = (
     HeatMapFigureError,
     InventoryError,
     PolicyError,
+    RecorderError,
     SamplesError,
+    SeriesFigureError,
     TopologyError,
 )
 

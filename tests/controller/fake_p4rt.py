@@ -43,6 +43,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
     programs_loaded: int = 0
     streams: list[Stream] = field(default_factory=list)
     counters: list[p4r.Entity] = field(default_factory=list)
+    cell: Callable[[int, int], int] = lambda counter_id, index: 0  # packets, asked for by index
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def primary(self) -> int:
@@ -151,6 +152,12 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
                 found = [self._entity(e) for e in self.entries.values() if self._asked(wanted, e)]
                 for start in range(0, len(found), 10):
                     yield p4r.ReadResponse(entities=found[start : start + 10])
+            elif wanted.counter_entry.HasField("index"):
+                answer = p4r.Entity()
+                answer.CopyFrom(wanted)
+                entry = answer.counter_entry
+                entry.data.packet_count = self.cell(entry.counter_id, entry.index.index)
+                yield p4r.ReadResponse(entities=[answer])
             else:
                 kind = wanted.WhichOneof("entity")
                 number = getattr(wanted, kind).counter_id
