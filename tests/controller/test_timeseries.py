@@ -93,7 +93,7 @@ def test_rates_use_the_time_at_which_each_device_answered() -> None:
 
 
 def test_what_was_not_read_is_unknown_only_where_it_is_needed() -> None:
-    at_s = [[0, 0], [NAN, 1], [2, 2], [3, 3]]
+    at_s: list[list[float]] = [[0, 0], [NAN, 1], [2, 2], [3, 3]]
     series = rates(readings(at_s, [[0, 0], [NAN, 10], [20, 30], [30, 40]]), "t")
     assert np.isnan(series.rates[:2, 0]).all()
     assert series.rates[:, 1].tolist() == [10, 20, 10]
