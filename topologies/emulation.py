@@ -4,6 +4,7 @@
     with RunDir(path) as run_dir, Emulation(...) as emulation:
         emulation.inventory    # what runs where, also in inventory.json
         emulation.wires        # to cut and restore
+        emulation.kill(name)   # a switch's process, and restart()
 
 All switches start at the same time and are waited for by connecting to them.
 """
@@ -15,7 +16,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -97,8 +98,8 @@ class Emulation:
             self._progress(f"{len(self.wires.all)} wires")
             undo.callback(lambda: stop_all(self._processes.values()))
             self._start_processes()
-            asyncio.run(self._wait_until_ready())
-            self._set_bmv2_queues()
+            asyncio.run(self._wait_until_ready(self.net.switches, self._hosts))
+            _set_bmv2_queues(self.net.switches)
             self._progress(f"all of them answer on {self._target}")
             self.inventory = self._describe()
             save_inventory(self.inventory, self.run_dir.path)
@@ -113,6 +114,44 @@ class Emulation:
     ) -> None:
         """Take it down: processes, then wires, then hosts."""
         self._undo.close()
+
+    # Faults of devices ---------------------------------------------------------------------------
+    def kill(self, name: str) -> None:
+        """End a switch's or NIC's process with SIGKILL: it forwards nothing, says nothing, and its
+        neighbours keep carrier. Raises EmulationError."""
+        self._process_of(name).kill()
+
+    @property
+    def killed(self) -> list[str]:
+        """Switches and NICs that do not run."""
+        return [
+            switch.name for switch in self.net.switches if not self._processes[switch.name].running
+        ]
+
+    async def restart(self, name: str) -> None:
+        """Start a killed device again, with the same options and queues; it answers when this
+        returns, without program and entries. Raises EmulationError.
+
+        To be awaited in the main thread, as all children are started there.
+        """
+        if self._process_of(name).running:
+            raise EmulationError(f"{name} is running: `kill {name}` first")
+        switch = self.net[name]
+        self._start_switch(switch)
+        await self._wait_until_ready([switch], [])
+        await asyncio.to_thread(_set_bmv2_queues, [switch])
+        device = self.inventory.devices[name].model_copy(update={"pid": self._processes[name].pid})
+        self.inventory = self.inventory.model_copy(
+            update={"devices": {**self.inventory.devices, name: device}}
+        )
+        save_inventory(self.inventory, self.run_dir.path)
+
+    def _process_of(self, name: str) -> Process:
+        """The process of a switch or NIC. Raises EmulationError."""
+        devices = [switch.name for switch in self.net.switches]
+        if name not in devices:
+            raise EmulationError(f"no process is {name}; allowed: {', '.join(devices)}")
+        return self._processes[name]
 
     # Bringing up ---------------------------------------------------------------------------------
     def _add_nodes(self) -> None:
@@ -172,15 +211,18 @@ class Emulation:
 
     def _start_processes(self) -> None:
         for switch in self.net.switches:
-            for port in (switch.grpc_port, switch.thrift_port):
-                if port is not None:
-                    _check_free(switch.name, port)
-            self._start(switch.name, switch.command(self._pcap))
+            self._start_switch(switch)
         for name, host in self._hosts.items():
             command = [sys.executable, "-m", "mrc.agent"]
             command += ["--interface", host.interface, "--address", host.address]
             command += ["--control", str(self._control(name))]
             self._start(name, command, host.pid)
+
+    def _start_switch(self, switch: P4Switch) -> None:
+        for port in (switch.grpc_port, switch.thrift_port):
+            if port is not None:
+                _check_free(switch.name, port)
+        self._start(switch.name, switch.command(self._pcap))
 
     def _start(self, name: str, command: list[str], namespaces_of: int | None = None) -> None:
         try:
@@ -190,15 +232,16 @@ class Emulation:
         self._processes[name] = process
         self.run_dir.record(process.pid)
 
-    async def _wait_until_ready(self) -> None:
-        """Until every switch and agent answers; EmulationError as soon as one has ended."""
+    async def _wait_until_ready(self, switches: Sequence[P4Switch], hosts: Collection[str]) -> None:
+        """Until these switches and agents answer; EmulationError as soon as one has ended."""
+        processes = [self._processes[name] for name in (*(s.name for s in switches), *hosts)]
         waiting = asyncio.gather(
-            *(self._switch_ready(switch) for switch in self.net.switches),
-            *(self._agent_ready(name) for name in self._hosts),
+            *(self._switch_ready(switch) for switch in switches),
+            *(self._agent_ready(name) for name in hosts),
         )
         try:
             while not waiting.done():
-                for process in self._processes.values():
+                for process in processes:
                     process.check()
                 await asyncio.wait([waiting], timeout=_POLL_S)
             await waiting
@@ -236,21 +279,6 @@ class Emulation:
             f"{name} does not answer within {START_TIMEOUT_S:g} s ({error}); "
             f"the end of {process.log}:\n{process.tail()}"
         )
-
-    def _set_bmv2_queues(self) -> None:
-        """Queue rates and depths of BMv2 switches, all at the same time. Raises EmulationError."""
-        running: list[tuple[Bmv2Switch, subprocess.Popen[str]]] = []
-        with ExitStack() as stack:
-            for switch in self.net.switches:
-                if isinstance(switch, Bmv2Switch) and (commands := switch.queue_commands()):
-                    tool = stack.enter_context(_thrift_tool(switch, commands))
-                    running.append((switch, tool))
-            for switch, tool in running:
-                output, _ = tool.communicate()
-                if tool.returncode != 0 or "Error" in output or "Invalid" in output:
-                    raise EmulationError(
-                        f"simple_switch_CLI could not set the queues of {switch.name}: {output}"
-                    )
 
     # Describing ----------------------------------------------------------------------------------
     def _describe(self) -> Inventory:
@@ -325,6 +353,22 @@ def _check_free(name: str, port: int) -> None:
                 f"{name} needs TCP port {port}, and another program has it ({error.strerror}); "
                 f"`ss -tlnp sport = :{port}` shows which"
             ) from error
+
+
+def _set_bmv2_queues(switches: Sequence[P4Switch]) -> None:
+    """Queue rates and depths of BMv2 switches, all at the same time. Raises EmulationError."""
+    running: list[tuple[Bmv2Switch, subprocess.Popen[str]]] = []
+    with ExitStack() as stack:
+        for switch in switches:
+            if isinstance(switch, Bmv2Switch) and (commands := switch.queue_commands()):
+                tool = stack.enter_context(_thrift_tool(switch, commands))
+                running.append((switch, tool))
+        for switch, tool in running:
+            output, _ = tool.communicate()
+            if tool.returncode != 0 or "Error" in output or "Invalid" in output:
+                raise EmulationError(
+                    f"simple_switch_CLI could not set the queues of {switch.name}: {output}"
+                )
 
 
 def _thrift_tool(switch: Bmv2Switch, commands: list[str]) -> subprocess.Popen[str]:

@@ -64,6 +64,11 @@ class Process:
         """Its process id, also while it is a zombie."""
         return self._child.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._child.poll() is None
+
     def check(self) -> None:
         """Raise ProcessError with the end of its log when it has ended."""
         code = self._child.poll()
@@ -81,13 +86,17 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self._child.terminate()
 
+    def kill(self) -> None:
+        """End it at once, whatever it is doing; it has ended when this returns."""
+        self._child.kill()
+        self._child.wait()
+
     def wait(self, timeout_s: float) -> None:
         """Wait for its end; kill it when the time is over."""
         try:
             self._child.wait(max(timeout_s, 0))
         except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+            self.kill()
 
 
 def stop_all(processes: Iterable[Process], timeout_s: float = STOP_TIMEOUT_S) -> None:

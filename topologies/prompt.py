@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from mininet.cli import CLI
 from mininet.log import error, output
 
-from topologies.emulation import Emulation
+from topologies.emulation import Emulation, EmulationError
 from topologies.processes import REPOSITORY
 from topologies.wires import Fault, WireError
 
@@ -26,9 +27,11 @@ INTRODUCTION = """\
 This is Mininet's prompt. `h0-0 COMMAND` runs a command on a host, as in `h0-0 ping -c 3 h1-1`,
 `nodes` and `links` list what there is, `exit` ends the fabric. Of this fabric:
   cut A B          carrier loss on the wire between two devices, as in `cut p0t0-0 p0t1-1`
-  blackhole A B    the wire swallows everything, unseen by both ends
+  blackhole A [B]  the wire, or all wires of A, swallow everything, unseen by both ends
   loss A B PERCENT the wire loses packets at random, in each direction
-  restore [A B]    the wire, or all, as new;  `faults` lists what is wrong
+  restore [A [B]]  the wire, those of A, or all, as new;  `faults` lists what is wrong
+  kill A           end a switch or NIC without a word, as in `kill p0t1-0`
+  restart A        start it again, with the program and entries that it should have
   mrcctl ...       the controller: `mrcctl probe`, `mrcctl heatmap`, `mrcctl path h0-0 h1-1`
 """
 
@@ -54,8 +57,8 @@ class FabricPrompt(CLI):
         self._on_wire(line, "cut A B", self._emulation.wires.cut)
 
     def do_blackhole(self, line: str) -> None:
-        """Let a wire swallow everything: blackhole A B"""
-        self._on_wire(line, "blackhole A B", self._emulation.wires.blackhole)
+        """Let a wire, or all of a device, swallow everything: blackhole A [B]"""
+        self._on_wire(line, "blackhole A [B]", self._emulation.wires.blackhole, whole_device=True)
 
     def do_loss(self, line: str) -> None:
         """Let a wire lose packets at random: loss A B PERCENT"""
@@ -70,10 +73,10 @@ class FabricPrompt(CLI):
         )
 
     def do_restore(self, line: str) -> None:
-        """Restore a wire, or all: restore [A B]"""
+        """Restore a wire, those of a device, or all: restore [A [B]]"""
         wires = self._emulation.wires
         if line.strip():
-            self._on_wire(line, "restore [A B]", wires.restore)
+            self._on_wire(line, "restore [A [B]]", wires.restore, whole_device=True)
             return
         for name, fault in wires.faults.items():
             if fault is not Fault.NONE:
@@ -81,7 +84,7 @@ class FabricPrompt(CLI):
                 output(f"{name}: restored\n")
 
     def do_faults(self, _: str) -> None:
-        """List the wires that are not as new."""
+        """List the wires that are not as new, and the devices that were killed."""
         found = {
             name: fault
             for name, fault in self._emulation.wires.faults.items()
@@ -89,8 +92,32 @@ class FabricPrompt(CLI):
         }
         for name, fault in found.items():
             output(f"{name}: {fault.value}\n")
-        if not found:
+        killed = self._emulation.killed
+        for name in killed:
+            output(f"{name}: killed\n")
+        if not found and not killed:
             output("no faults\n")
+
+    def do_kill(self, line: str) -> None:
+        """End a switch's or NIC's process: kill A"""
+        name = line.strip()
+        try:
+            self._emulation.kill(name)
+        except EmulationError as problem:
+            error(f"{problem}\n")
+            return
+        output(f"{name}: killed\n")
+
+    def do_restart(self, line: str) -> None:
+        """Start a killed switch or NIC again and program it: restart A"""
+        name = line.strip()
+        try:
+            asyncio.run(self._emulation.restart(name))
+        except EmulationError as problem:
+            error(f"{problem}\n")
+            return
+        output(f"{name}: started\n")
+        self.do_mrcctl(f"push --device {name}")
 
     def do_link(self, line: str) -> None:
         """Mininet's form of cut and restore: link A B down|up"""
@@ -127,15 +154,20 @@ class FabricPrompt(CLI):
     def _run_dir(self) -> str:
         return str(self._emulation.run_dir.path)
 
-    def _on_wire(self, line: str, usage: str, act: Callable[[str], None]) -> None:
-        names = line.split()
-        if len(names) != 2:
+    def _on_wire(
+        self, line: str, usage: str, act: Callable[[str], None], *, whole_device: bool = False
+    ) -> None:
+        """Do something to the wire between two devices, or to all of one if that is allowed."""
+        names, wires = line.split(), self._emulation.wires
+        if not (len(names) == 2 or (len(names) == 1 and whole_device)):
             error(f"usage: {usage}\n")
             return
         try:
-            name = self._emulation.wires.between(*names)
-            act(name)
+            found = wires.of_device(*names) if len(names) == 1 else [wires.between(*names)]
+            for name in found:
+                act(name)
         except WireError as problem:
             error(f"{problem}\n")
             return
-        output(f"{name}: {self._emulation.wires.faults[name].value}\n")
+        for name in found:
+            output(f"{name}: {wires.faults[name].value}\n")

@@ -24,32 +24,30 @@ from mininet.log import setLogLevel
 from rich.markup import escape
 
 from controller.cli_common import console, errors
-from controller.entries import desired_entries
 from controller.fabric import Fabric
 from controller.inventory import default_run_dir
-from controller.overlay import bind
 from controller.p4rt import DeviceError
 from controller.policy import Policy
-from controller.push import PushReport, push
 from topologies.checks import CheckError, check_machine, choose_target
 from topologies.clean import remove_leftovers
 from topologies.demo import DemoError, Demonstration
 from topologies.emulation import Emulation, EmulationError
 from topologies.netns import NetnsError
 from topologies.processes import REPOSITORY
+from topologies.programming import ProgrammingError, program
 from topologies.prompt import INTRODUCTION, FabricPrompt
 from topologies.rundir import RunDir, RunDirError, start_time
 from topologies.schema import TopologyError, check_emulable, load_topology
 from topologies.wires import WireError
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-CONNECT_TIMEOUT_S = 30.0
 _ERRORS = (
     CheckError,
     DemoError,
     DeviceError,
     EmulationError,
     NetnsError,
+    ProgrammingError,
     RunDirError,
     TopologyError,
     WireError,
@@ -158,7 +156,7 @@ def _use(
     options: argparse.Namespace,
     progress: Callable[[str], None],
 ) -> None:
-    report = _program(emulation)
+    report = asyncio.run(program(emulation, Policy()))
     progress(f"programmed: {report.written} entries on {len(report.devices)} devices")
     faults: list[str] = []
     if not options.no_demo:
@@ -173,21 +171,6 @@ def _use(
         signal.pause()
     if faults:
         raise RunError(f"{len(faults)} of the demonstration's checks failed: {'; '.join(faults)}")
-
-
-def _program(emulation: Emulation) -> PushReport:
-    """Load both programs and write the default policy's entries. Raises RunError."""
-    overlay = bind(Policy(), emulation.fabric)
-    desired = {
-        name: desired_entries(emulation.fabric, name, overlay)
-        for name in emulation.inventory.devices
-    }
-    report = asyncio.run(push(emulation.inventory, desired, connect_timeout_s=CONNECT_TIMEOUT_S))
-    failed = {name: device.errors for name, device in report.devices.items() if not device.ok}
-    if failed:
-        listed = "\n".join(f"  {name}: {error}" for name in failed for error in failed[name])
-        raise RunError(f"{len(failed)} devices could not be programmed:\n{listed}")
-    return report
 
 
 def _process_age_s() -> float:

@@ -138,6 +138,14 @@ class Wires:
         self._faults[name] = Fault.CUT
         self._wait_for_carrier(wire, False)
 
+    def of_device(self, device: str) -> list[str]:
+        """The names of all wires of a device. Raises WireError."""
+        names = [name for name in self._wires if device in name.split("|")]
+        if not names:
+            devices = dict.fromkeys(end for name in self._wires for end in name.split("|"))
+            raise WireError(f"{device} has no wires; allowed: {', '.join(devices)}")
+        return names
+
     def blackhole(self, name: str) -> None:
         """Let a wire swallow everything in both directions, unseen by its ends."""
         self._drop(name, "")

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Literal, cast
 
 from controller.counters import FabricCounters, read_fabric
-from controller.entries import desired_entries
 from controller.fabric import Fabric
-from controller.overlay import bind
 from controller.policy import Policy
-from controller.push import push
 from topologies.emulation import Emulation
 from topologies.netns import Namespace
+from topologies.programming import program
 from topologies.rundir import RunDir
 from topologies.schema import load_topology
 
@@ -42,11 +40,7 @@ def running(
 
 def apply(emulation: Emulation, policy: Policy) -> None:
     """Bring all devices to what the policy wants."""
-    fabric = emulation.fabric
-    overlay = bind(policy, fabric)
-    desired = {name: desired_entries(fabric, name, overlay) for name in emulation.inventory.devices}
-    report = asyncio.run(push(emulation.inventory, desired, connect_timeout_s=CONNECT_TIMEOUT_S))
-    assert report.ok, [device.errors for device in report.devices.values()]
+    asyncio.run(program(emulation, policy))
 
 
 def counters(emulation: Emulation) -> FabricCounters:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -283,7 +284,18 @@ def test_prompt_on_a_terminal(runner: Runner) -> None:
         assert "n1-0|p1t0-1: blackhole" in command("blackhole p1t0-1 n1-0")
         assert "n1-0|p1t0-1: restored" in command("restore")
         assert "no faults" in command("faults")
+        both = command("blackhole p0t1-0")
+        assert "p0t0-0|p0t1-0: blackhole" in both
+        assert "p0t0-1|p0t1-0: blackhole" in both
+        assert "p0t0-1|p0t1-0: ok" in command("restore p0t1-0")
+        assert "p0t1-0: killed" in command("kill p0t1-0")
+        assert "p0t1-0: killed" in command("faults")
+        assert re.search(r"\n[1-9]\d* updates on 1 devices", command("restart p0t1-0"))
+        assert "no faults" in command("faults")
+        assert "p0t1-0 is running" in command("restart p0t1-0")
+        assert "allowed: p0t0-0" in command("kill h0-0")
         assert "allowed: h0-0|n0-0" in command("cut h0-0 h1-1")
+        assert "usage: cut A B" in command("cut p0t1-0")
         assert "usage: loss A B PERCENT" in command("loss a b")
         assert "fd4d:5243::1:2" in command("h0-0 echo h1-1")
         assert "dev h0-0-eth0" in command("h0-0 ip -6 route")

@@ -205,6 +205,9 @@ def test_wires_are_found_by_their_devices(wires: Wires) -> None:
     assert wires.between("left", "right") == wires.between("right", "left") == WIRE
     with pytest.raises(WireError, match=r"between left and last; allowed: left\|right"):
         wires.between("left", "last")
+    assert wires.of_device("left") == wires.of_device("right") == [WIRE]
+    with pytest.raises(WireError, match="nobody has no wires; allowed: left, right"):
+        wires.of_device("nobody")
     with pytest.raises(WireError, match="no wire nobody"):
         wires.cut("nobody")
 
