@@ -51,6 +51,8 @@ TABLE_SIZES = {
         "own_sid": 16,
         "own_address": 16,
         "link_macs": 16,
+        "trim_classes": 64,
+        "peers": 16384,
     },
 }
 """Sizes of the tables in P4; a test compares them with the P4Info."""

@@ -21,6 +21,7 @@ from controller.fabric import Device
 from controller.overlay import Bools, Floats, Overlay
 from controller.policy import PolicyError
 from controller.routes import nic_templates
+from mrc.options import DEFAULT_OPTIONS, CodePoints
 
 MAX_CHOICES = 16
 """`choose_from` holds up to 16 planes of 3 bits."""
@@ -73,8 +74,13 @@ class _PlaneSets:
                 )
 
 
-def nic_entries(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
-    """All entries of a NIC but its locator block; raises `PolicyError` when they do not fit."""
+def nic_entries(
+    overlay: Overlay, nic: Device, code_points: CodePoints = DEFAULT_OPTIONS.code_points
+) -> list[P4TableEntry]:
+    """All entries of a NIC but its locator block and its peers.
+
+    Raises `PolicyError` when they do not fit.
+    """
     fabric, spray = overlay.fabric, overlay.policy.spray
     assert nic.group is not None
     plane_sets = _PlaneSets(overlay.plane_weights)
@@ -130,7 +136,14 @@ def nic_entries(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
             f"{nic.name}: the denied NIC-T0 links need {len(groups)} spray groups; allowed: at "
             f"most {MAX_GROUPS}, with {MAX_PLANE_SETS} different sets of planes"
         )
-    return [*_identity(overlay, nic), *slots, *sets, *groups, *destinations]
+    return [
+        *_identity(overlay, nic),
+        *_trim_classes(code_points),
+        *slots,
+        *sets,
+        *groups,
+        *destinations,
+    ]
 
 
 def _destinations(overlay: Overlay, nic: Device) -> Iterator[_Destination]:
@@ -250,3 +263,19 @@ def _identity(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
                 )
             )
     return entries
+
+
+def _trim_classes(code_points: CodePoints) -> list[P4TableEntry]:
+    """The DSCPs that say that a packet was trimmed, and the one that the NACK for it takes."""
+    actions = {
+        code_points.trimmed: "trimmed_in_fabric",
+        code_points.trimmed_lasthop: "trimmed_on_last_hop",
+    }
+    return [
+        P4TableEntry(
+            "trim_classes",
+            match=P4TableMatch(dscp=dscp),
+            action=P4TableAction(action, control_dscp=code_points.control),
+        )
+        for dscp, action in actions.items()
+    ]

@@ -32,6 +32,8 @@ REFERS_TO: Mapping[str, tuple[str, ...]] = {
     "destinations": ("group_cfg", "plane_sets"),
     "group_cfg": ("slots", "plane_sets"),
 }
+# Filled as QPs are set up (controller/peers.py), not by policies: a push leaves them as they are.
+RUNTIME_TABLES = ("peers",)
 PLANE_SET_NUMBERS = range(256)  # the key's width in nic.p4
 
 
@@ -84,11 +86,17 @@ def plan_device(wanted: Entries, held: Entries, schema: P4Schema) -> Plan:
     Raises CapacityError when a table is too small for what is wanted, or for holding the old and
     the new entries side by side during the change.
     """
+    held = _without_runtime_tables(held, schema)
     layout = nic_layout(schema)
     if layout is not None:
         wanted = choose_generations(wanted, held, layout)
     _check_sizes(wanted, held, schema)
     return diff(wanted, held, table_ranks(schema))
+
+
+def _without_runtime_tables(held: Entries, schema: P4Schema) -> Entries:
+    tables = {table.id for table in schema.tables if table.alias in RUNTIME_TABLES}
+    return {key: value for key, value in held.items() if key.table_id not in tables}
 
 
 def table_ranks(schema: P4Schema) -> dict[int, int]:

@@ -6,8 +6,9 @@
 //                             +-- group_cfg - plane_sets - slots: an EV +-- carrier --> plane of EV
 //                             +-- ecmp: plane by flow hash, no carrier -----------> plane
 //
-//   plane --+-- carrier: own_sid - decapsulate - merge ECN --+-- own_address --> host
-//           +-- plain (ECMP baseline) -----------------------+
+//   plane --+-- carrier: own_sid - decapsulate - merge ECN --+-- own_address --+---------> host
+//           +-- plain (ECMP baseline) -----------------------+                 |
+//                                 trimmed: trim_classes - peers - NACK --------+-- destinations ...
 #include <core.p4>
 #include <v1model.p4>
 
@@ -20,6 +21,7 @@
 #include "include/psn_memory.p4"
 #include "include/spray.p4"
 #include "include/feedback.p4"
+#include "include/nack.p4"
 #include "include/cpu.p4"
 
 const bit<32> DESTINATIONS  = 4096;  // one per T0 group and as many exceptions
@@ -47,6 +49,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
 
     CpuAccess() cpu_access;
     ReadFeedback() read_feedback;
+    TurnRound() turn_round;
     SprayGroup() spray_group;
     Spray() spray;
     EvTransition() ev_transition;
@@ -223,6 +226,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                                  || (hdr.endpoint_op.isValid()
                                      && hdr.bth.opcode == OPCODE_ENDPOINT_RESPONSE
                                      && hdr.endpoint_op.response_op == ENDPOINT_OP_EV_PROBE);
+                    turn_round.apply(hdr, meta);
                 }
             }
 
@@ -321,7 +325,10 @@ control NicEgress(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
     @name("port_out") counter(PORTS, CounterType.packets_and_bytes) port_out;
 
+    EndNack() end_nack;
+
     apply {
+        end_nack.apply(hdr);
         port_out.count((bit<32>) standard_metadata.egress_port);
     }
 }

@@ -23,7 +23,7 @@ from ptf_tests.packets import (
     ipv6,
     with_flow_label,
 )
-from ptf_tests.world import BLOCK, locator_block
+from ptf_tests.world import BLOCK, CODE_POINTS, locator_block
 
 GROUP = 5
 DOWNLINK = 1
@@ -116,10 +116,23 @@ def t0_local(spray_group: int = LOCAL_SPRAY_GROUP) -> P4TableEntry:
     return destination(GROUP, P4TableAction("t0_local", template=template, group_id=spray_group))
 
 
+def trim_class(dscp: int, action: str, control_dscp: int = CODE_POINTS.control) -> P4TableEntry:
+    """A DSCP that says that a packet was trimmed, and the one of the NACK for it."""
+    return entry("trim_classes", {"dscp": dscp}, P4TableAction(action, control_dscp=control_dscp))
+
+
+def peer(source: int, qp: int, peer_qp: int) -> P4TableEntry:
+    """Who sends to the host's QP."""
+    match = {"src_addr": source, "qp": qp}
+    return entry("peers", match, P4TableAction("peer", peer_qp=peer_qp))
+
+
 def nic_entries() -> list[P4TableEntry]:
-    """Everything but spray groups."""
+    """Everything but spray groups and peers."""
     return [
         locator_block(),
+        trim_class(CODE_POINTS.trimmed, "trimmed_in_fabric"),
+        trim_class(CODE_POINTS.trimmed_lasthop, "trimmed_on_last_hop"),
         cross_t1(),
         t0_local(),
         own_address(),

@@ -214,6 +214,33 @@ def write_of(psn: int, *, rtx: bool = False) -> Packet:
     return headers
 
 
+def write_to(qp: int, psn: int, tx_timestamp: int | None, opcode: Opcode) -> Packet:
+    """The headers of a WRITE to a QP; without a time stamp it has no TSETH."""
+    stamped = tx_timestamp is not None
+    headers = MRC_BTH(opcode=opcode, dqp=qp, psn=psn, ts=int(stamped), se=1, ack_request=1)
+    headers = headers / MRC_METH(rqmsn=7, msn=0x4321)
+    if stamped:
+        headers = headers / MRC_TSETH(tx_timestamp=tx_timestamp)
+    headers = headers / MRC_RETH(va=0x7F00_1234_5678_9ABC, rkey=0xFEEDC0DE, dma_length=1 << 20)
+    return headers / MRC_ImmDt(immediate=9) if opcode in IMMEDIATE_OPCODES else headers
+
+
+def nack_to(
+    qp: int, own_qp: int, psn: int, reason: int, entropy: int, tx_timestamp: int | None
+) -> Packet:
+    """The headers of a NIC's NACK to a QP of the sender's."""
+    neth = MRC_NETH(
+        nack_reason=reason,
+        entropy=entropy,
+        spdcid=own_qp & 0xFFFF,
+        dpdcid=qp & 0xFFFF,
+        nack_psn=psn,
+        cc_type=2,
+        tx_timestamp=tx_timestamp or 0,
+    )
+    return MRC_BTH(opcode=Opcode.NACK, dqp=qp, psn=psn) / neth
+
+
 def sack_of(entropy: int, m: int, *, answers_probe: bool = False) -> Packet:
     """The headers of a SACK for a packet with this entropy."""
     seth = MRC_SETH(m=m, pr=int(answers_probe), entropy=entropy, cack_psn=1)

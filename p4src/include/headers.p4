@@ -110,6 +110,11 @@ header neth_t {
     bit<16> tx_timestamp;
 }
 
+// Invariant CRC at the end of every MRC packet, least significant byte first.
+header icrc_t {
+    bit<32> crc;
+}
+
 // Endpoint operation, request (opcode 0xD8) and response (0xD9): their first 4 bytes.
 header endpoint_op_t {
     bit<8>  type_nxt;

@@ -57,7 +57,10 @@ struct headers_t {
     udp_length_t                udp_length;
     bth_t                       bth;
     seth_t                      seth;
+    meth_t                      meth;        // with a TSETH behind it only
+    tseth_t                     tseth;
     neth_t                      neth;
+    icrc_t                      icrc;        // of what the NIC itself makes
     endpoint_op_t               endpoint_op;
 }
 
@@ -87,6 +90,7 @@ struct metadata_t {
     path_ev_t       fourth_ev;
     ipv6_addr_t     peer;            // at the other end of this packet
     bool            sending;
+    bool            trimmed;         // arrives, and a switch has cut off its payload
     bool            feedback;        // arrives and says how packets to the peer fared
     bit<10>         path_group;
     bit<8>          uplink_bits;

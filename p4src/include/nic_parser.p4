@@ -85,13 +85,19 @@ parser NicParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state parse_bth {
         packet.extract(hdr.udp_length);
         packet.extract(hdr.bth);
-        transition select(hdr.bth.opcode) {
-            OPCODE_SACK: parse_seth;
-            OPCODE_NACK: parse_neth;
-            OPCODE_ENDPOINT_REQUEST: parse_endpoint_op;
-            OPCODE_ENDPOINT_RESPONSE: parse_endpoint_op;
+        transition select(hdr.bth.opcode, hdr.bth.ts) {
+            (OPCODE_SACK, _): parse_seth;
+            (OPCODE_NACK, _): parse_neth;
+            (OPCODE_ENDPOINT_REQUEST, _): parse_endpoint_op;
+            (OPCODE_ENDPOINT_RESPONSE, _): parse_endpoint_op;
+            (OPCODE_WRITE_BASE &&& OPCODE_WRITE_MASK, 1): parse_time_stamp;
             default: accept;
         }
+    }
+    state parse_time_stamp {
+        packet.extract(hdr.meth);
+        packet.extract(hdr.tseth);
+        transition accept;
     }
     state parse_seth {
         packet.extract(hdr.seth);
@@ -122,8 +128,11 @@ control NicDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.l4_ports);
         packet.emit(hdr.udp_length);
         packet.emit(hdr.bth);
+        packet.emit(hdr.meth);
+        packet.emit(hdr.tseth);
         packet.emit(hdr.seth);
         packet.emit(hdr.neth);
+        packet.emit(hdr.icrc);
         packet.emit(hdr.endpoint_op);
     }
 }

@@ -31,6 +31,8 @@ const bit<16> UDP_HDR_BYTES      = 8;
 const bit<16> BTH_BYTES          = 12;
 const bit<16> METH_BYTES         = 4;
 const bit<16> TSETH_BYTES        = 4;
+const bit<16> NETH_BYTES         = 20;
+const bit<16> ICRC_BYTES         = 4;
 
 // RoCEv2's UDP port, and the one that the MRC specification prints.
 const bit<16> UDP_PORT_ROCE = 4791;
@@ -47,6 +49,7 @@ const bit<2>  SETH_M_NONE        = 0;
 const bit<2>  SETH_M_SKIP_ONCE   = 1;
 const bit<2>  SETH_M_ALWAYS_SKIP = 2;
 const bit<8>  NACK_TRIMMED       = 1;
+const bit<8>  NACK_TRIMMED_LASTHOP = 2;
 const bit<2>  ENDPOINT_OP_EV_PROBE = 1;
 const bit<16> ENDPOINT_QP        = 2;
 

@@ -18,10 +18,12 @@ from controller import addressing as addr
 from controller.addressing import DeviceKind, EntropyValue
 from controller.entries import ECMP_SELECTOR_SIZE, TABLE_SIZES, desired_entries, program_of
 from controller.fabric import Device, Fabric
+from controller.nic_entries import nic_entries
 from controller.overlay import Overlay, bind
 from controller.path import trace
 from controller.policy import Deny, PathWeight, Policy, PolicyError, Queues, Spray
-from controller.queue_entries import NEVER
+from controller.queue_entries import NEVER, queue_entries
+from mrc.options import CodePoints
 from tests.controller.strategies import fabric_of, fabrics, shipped
 
 BUILD = Path(__file__).parents[2] / "p4src" / "build"
@@ -90,7 +92,28 @@ def test_numbers_of_entries() -> None:
     }
     identity = {"locator_block": 1, "own_address": 1, "own_sid": 4, "link_macs": 5}
     spray = {"slots": 4 * 32 + 4, "plane_sets": 15, "group_cfg": 2, "destinations": 2}
-    assert counts("n0-0") == identity | spray
+    assert counts("n0-0") == identity | {"trim_classes": 2} | spray
+
+
+def test_nics_know_the_code_points_that_switches_trim_with() -> None:
+    lab = shipped("lab")
+    overlay = bind(Policy(), lab)
+    points = CodePoints(trimmed=11, trimmed_lasthop=12, control=13)
+    nic = nic_entries(overlay, lab.device("n0-0"), points)
+    switch = queue_entries(lab, lab.device("p0t0-0"), Queues(), points)
+    trims = {
+        action(entry).name: action(entry).args["packet_trim_dscp"]
+        for entry in switch
+        if entry.table_id == "port_config"
+    }
+    assert {
+        entry["dscp"]: (action(entry).name, action(entry).args)
+        for entry in nic
+        if entry.table_id == "trim_classes"
+    } == {
+        trims["to_switch"]: ("trimmed_in_fabric", {"control_dscp": 13}),
+        trims["to_host"]: ("trimmed_on_last_hop", {"control_dscp": 13}),
+    }
 
 
 def queue_settings(name: str, queues: Queues) -> dict[int, dict[str, Any]]:

@@ -51,6 +51,12 @@ def ecmp_group(group: int, ports: Sequence[int]) -> P4TableEntry:
     return P4TableEntry("ecmp_groups", match=Match(group_id=group), action=IndirectAction(members))
 
 
+def peer_entry(source: int, qp: int, peer_qp: int) -> P4TableEntry:
+    return P4TableEntry(
+        "peers", match=Match(src_addr=source, qp=qp), action=Action("peer", peer_qp=peer_qp)
+    )
+
+
 def group_entries(
     group: int, paths: dict[int, list[int]], plane_set: int, mode: str = "spray_random"
 ) -> list[P4TableEntry]:
@@ -256,6 +262,14 @@ def test_a_table_that_is_too_small_is_reported_before_anything_is_written() -> N
     before, after = wanted_entries(punts[:12], FABRIC), wanted_entries(punts[12:], FABRIC)
     with pytest.raises(CapacityError, match="punt holds 16 entries, the change needs 24"):
         plan_device(after, before, FABRIC)
+
+
+def test_peers_are_left_alone() -> None:
+    peers = wanted_entries([peer_entry(n, 7, 100 + n) for n in range(3)], NIC)
+    for program in ([], group_entries(1, {0: [1]}, 0)):
+        wanted = wanted_entries(program, NIC)
+        assert plan_device(wanted, peers, NIC) == plan_device(wanted, {}, NIC)
+        assert plan_device({}, wanted | peers, NIC).count(Kind.DELETE) == len(wanted)
 
 
 # ---- generations --------------------------------------------------------------------------------
