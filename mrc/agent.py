@@ -22,6 +22,9 @@ Commands, their parameters and results (types in `mrc.messages`):
     register     RegisterRequest -> RegionInfo      a memory region
     deregister   RegionRequest -> {}
     read_digest  RegionRequest -> Digest            SHA-256 of a region, and what is missing
+    create_qp    CreateQpRequest -> QpInfo          a queue pair, for reliable writes
+    connect_qp   ConnectQpRequest -> {}             its peer; both ends, before the first write
+    destroy_qp   QpRequest -> {}
     write        WriteRequest -> WriteResult        send an RDMA WRITE message
     stats        nothing -> object                  all counters
     shutdown     nothing -> {}                      end after this answer
@@ -47,9 +50,12 @@ from mrc.headers import Ipv6, Udp
 from mrc.layout import WireError
 from mrc.memory import Memory
 from mrc.messages import (
+    ConnectQpRequest,
+    CreateQpRequest,
     MessageError,
     Nothing,
     ProbeRequest,
+    QpRequest,
     RegionRequest,
     RegisterRequest,
     WriteRequest,
@@ -57,15 +63,17 @@ from mrc.messages import (
 )
 from mrc.opcodes import ENDPOINT_QP, ICRC_BYTES, WRITE_OPCODES, Opcode
 from mrc.options import WireOptions
-from mrc.packet import Packet, parse_packet
+from mrc.packet import Packet, TrimmedPacket, parse_packet
 from mrc.probing import Prober
 from mrc.rawsocket import ETHERNET_BYTES, RawSocket, RawSocketError
+from mrc.reliable import QpFailedError, QueuePairs
 from mrc.writing import Writer
 
 _LINE_LIMIT_BYTES = 16 << 20
 _TOO_LONG = b"\0"  # no JSON line
 _FRAMES_PER_TURN = 64  # received at once before senders and commands get their turn
 _BTH_OFFSET = Ipv6.SIZE + Udp.SIZE
+_QP_CONTROL = frozenset({Opcode.SACK, Opcode.NACK, Opcode.ACKNOWLEDGE, Opcode.PROBE_REQUEST})
 _SHORTEST_BYTES = _BTH_OFFSET + 12 + ICRC_BYTES
 
 
@@ -79,6 +87,7 @@ class Agent:
         self._options = options
         self._memory = Memory(options)
         self._writer = Writer(raw, address, options)
+        self._qps = QueuePairs(raw, address, self._memory, options)
         self._prober = Prober(raw, address, options)
         self._opcodes: Counter[int] = Counter()
         self._ignored: Counter[str] = Counter()
@@ -92,6 +101,9 @@ class Agent:
             "register": self._register,
             "deregister": self._deregister,
             "read_digest": self._read_digest,
+            "create_qp": self._create_qp,
+            "connect_qp": self._connect_qp,
+            "destroy_qp": self._destroy_qp,
             "write": self._write,
             "stats": self._stats,
             "shutdown": self._shutdown,
@@ -112,7 +124,7 @@ class Agent:
             return
         dscp = packet[0] << 2 & 0x3C | packet[1] >> 6
         if dscp in self._trimmed:
-            self._ignored[self._trimmed[dscp]] += 1
+            self._on_trimmed(packet, self._trimmed[dscp])
             return
         if len(packet) < _SHORTEST_BYTES:
             self._ignored["short"] += 1
@@ -120,11 +132,34 @@ class Agent:
         opcode = packet[_BTH_OFFSET]
         self._opcodes[opcode] += 1
         if opcode in WRITE_OPCODES:
-            self._memory.receive(packet)
+            write = self._memory.parse(packet)
+            if write is not None and not self._qps.on_write(write):
+                self._memory.place(write)
         elif opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE):
             self._on_endpoint_operation(frame, packet)
+        elif opcode in _QP_CONTROL:
+            self._on_control(packet)
         else:
             self._ignored["opcode"] += 1
+
+    def _on_trimmed(self, data: memoryview, kind: str) -> None:
+        """Headers of a packet whose payload a switch dropped; not for a QP: counted as `kind`."""
+        try:
+            packet = parse_packet(data, self._options)
+        except WireError:
+            self._ignored["malformed"] += 1
+            return
+        if not isinstance(packet, TrimmedPacket) or not self._qps.on_trimmed(packet):
+            self._ignored[kind] += 1
+
+    def _on_control(self, data: memoryview) -> None:
+        try:
+            packet = parse_packet(data, self._options)
+        except WireError:
+            self._ignored["malformed"] += 1
+            return
+        if isinstance(packet, Packet):  # a trimmed one does not come here
+            self._qps.on_control(packet)
 
     def _on_endpoint_operation(self, frame: memoryview, data: memoryview) -> None:
         try:
@@ -152,7 +187,7 @@ class Agent:
                 known = ", ".join(self._commands)
                 return _error(f"command = {name!r}: allowed are {known}")
             return {"ok": True, "result": await command(values)}
-        except (ValueError, OSError, RawSocketError) as error:
+        except (ValueError, OSError, RawSocketError, QpFailedError) as error:
             return _error(f"{name}: {error}")
 
     async def _probe(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,8 +203,21 @@ class Agent:
     async def _read_digest(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return self._memory.region(RegionRequest.from_json(values).rkey).digest().to_json()
 
+    async def _create_qp(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return self._qps.create(CreateQpRequest.from_json(values)).to_json()
+
+    async def _connect_qp(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        self._qps.connect(ConnectQpRequest.from_json(values))
+        return {}
+
+    async def _destroy_qp(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        self._qps.destroy(QpRequest.from_json(values).qp)
+        return {}
+
     async def _write(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return (await self._writer.write(WriteRequest.from_json(values))).to_json()
+        request = WriteRequest.from_json(values)
+        writer = self._qps if request.reliable else self._writer
+        return (await writer.write(request)).to_json()
 
     async def _shutdown(self, values: Mapping[str, Any]) -> dict[str, Any]:
         Nothing.from_json(values)
@@ -194,6 +242,8 @@ class Agent:
             "ignored": dict(self._ignored),
             "writes_refused": dict(memory.refused),
             "probing": dict(self._prober.counters),
+            "qps": list(self._qps.stats()),
+            "qps_ignored": dict(self._qps.ignored),
             "sources": [
                 {
                     "address": _ipv6_text(address),

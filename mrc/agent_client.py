@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from mrc.messages import (
+    ConnectQpRequest,
+    CreateQpRequest,
     Digest,
     ProbeRequest,
     ProbeResult,
+    QpInfo,
     RegionInfo,
     RegisterRequest,
     WriteRequest,
@@ -29,6 +32,7 @@ from mrc.messages import (
 
 _ANSWER_LIMIT_BYTES = 256 << 20
 _PROMPT_S = 10.0  # for commands that do no waiting of their own, on a busy machine
+_RETRIES_S = 60.0  # for a reliable write's time-outs and repetitions
 _UNPACED_PER_S = 2000.0  # what an unpaced sender is trusted to reach at the least
 
 
@@ -61,11 +65,29 @@ class AgentClient:
         """SHA-256 of a region, and what has not arrived."""
         return Digest.from_json(await self.call("read_digest", {"rkey": rkey}))
 
-    async def write(self, request: WriteRequest) -> WriteResult:
-        """Send a WRITE message; returns when its last packet is sent (nothing acknowledges it)."""
-        packets = request.length / (request.payload or 256)
-        seconds = packets / (request.rate or _UNPACED_PER_S)
-        answer = await self.call("write", request.to_json(), _PROMPT_S + 2 * seconds)
+    async def create_qp(self, qp: int | None = None) -> QpInfo:
+        """Make a QP, with this number or one of the agent's choice."""
+        return QpInfo.from_json(await self.call("create_qp", CreateQpRequest(qp).to_json()))
+
+    async def connect_qp(self, request: ConnectQpRequest) -> None:
+        """Tell a QP its peer."""
+        await self.call("connect_qp", request.to_json())
+
+    async def destroy_qp(self, qp: int) -> None:
+        """Forget a QP."""
+        await self.call("destroy_qp", {"qp": qp})
+
+    async def write(self, request: WriteRequest, timeout_s: float | None = None) -> WriteResult:
+        """Send a WRITE message; returns when its last packet is sent, or is acknowledged.
+
+        Waits `timeout_s` for that (None: what the rate needs, twice).
+        """
+        if timeout_s is None:
+            packets = request.length / (request.payload or 256)
+            timeout_s = _PROMPT_S + 2 * packets / (request.rate or _UNPACED_PER_S)
+            if request.reliable:
+                timeout_s += _RETRIES_S
+        answer = await self.call("write", request.to_json(), timeout_s)
         return WriteResult.from_json(answer)
 
     async def resend(

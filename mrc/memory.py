@@ -135,31 +135,39 @@ class Memory:
 
     def receive(self, packet: memoryview) -> None:
         """Take a WRITE packet, from its IPv6 header on: place it, or count why not."""
+        write = self.parse(packet)
+        if write is not None:
+            self.place(write)
+
+    def parse(self, packet: memoryview) -> WriteView | None:
+        """The WRITE packet in `packet`; None, and counted, when it is not whole or not one."""
         try:
-            write = parse_write(packet, self._options)
+            return parse_write(packet, self._options)
         except IcrcError:
             self.refused["icrc"] += 1
-            return
         except ChecksumError:
             self.refused["udp_checksum"] += 1
-            return
         except WireError:
             self.refused["malformed"] += 1
-            return
+        return None
+
+    def place(self, write: WriteView) -> str | None:
+        """Write the packet's payload where it belongs; or the reason why not, which is counted."""
         region = self._regions.get(write.rkey)
         if region is None:
             self.refused["rkey"] += 1
-            return
+            return "rkey"
         offset = write.va - region.va
         size = len(write.payload)
         if offset < 0 or offset + size > len(region.data):
             self.refused["bounds"] += 1
-            return
+            return "bounds"
         if not _length_possible(write, offset, size, len(region.data)):
             self.refused["dma_length"] += 1
-            return
+            return "dma_length"
         region.place(offset, write.payload)
         self._count(write, size)
+        return None
 
     def _count(self, write: WriteView, size: int) -> None:
         key = (write.source, write.dqp, write.source_port)

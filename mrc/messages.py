@@ -16,6 +16,7 @@ from typing import Any, Self
 MAX_REGION_BYTES = 256 << 20
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 MAX_BURST = 256
+DEFAULT_SOURCE_PORT = 0xC000
 _U16, _U24, _U32, _U64 = ((1 << bits) - 1 for bits in (16, 24, 32, 64))
 
 Check = Callable[[Any], str | None]
@@ -53,6 +54,10 @@ def _optional(check: Check) -> Check:
 
 def _one_of(allowed: tuple[int, ...]) -> Check:
     return lambda value: None if value in allowed else f"one of {allowed}"
+
+
+def _boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "true or false"
 
 
 def _ipv6(value: Any) -> str | None:
@@ -197,6 +202,11 @@ class WriteRequest(Message):
     only the packets that overlap them, with rtx = 1; this needs `first_psn` and `msn` (and `rqmsn`)
     as the first sending's answer gave them. Else they number the message when given, and the QP's
     own counters do otherwise. `dscp` None: TRIMMABLE, or TRIMMABLE_RETX when re-sending.
+
+    `reliable`: acknowledged and repeated until all has arrived, on the connected QP `own_qp`, whose
+    peer `address` and `qp` must be. The QP numbers the packets; `path_ev` then holds for what is
+    sent the first time only, and a given `dscp` for everything. `source_port` None: the QP's, or
+    0xC000 for a write that is not reliable.
     """
 
     address: str = _checked(_ipv6)
@@ -206,7 +216,7 @@ class WriteRequest(Message):
     rkey: int = _checked(_integer(0, _U32))
     length: int = _checked(_integer(1, _U32))
     seed: int = _checked(_integer(0, _U64))
-    source_port: int = _checked(_integer(1, _U16), default=0xC000)
+    source_port: int | None = _checked(_optional(_integer(1, _U16)), default=None)
     payload: int | None = _checked(_optional(_one_of(PATH_MTUS)), default=None)
     rate: float | None = _checked(_optional(_number(0.1, 1e7)), default=None)
     burst: int = _checked(_integer(1, MAX_BURST), default=32)
@@ -217,11 +227,21 @@ class WriteRequest(Message):
     msn: int | None = _checked(_optional(_integer(0, _U16)), default=None)
     rqmsn: int | None = _checked(_optional(_integer(0, _U16)), default=None)
     ranges: list[list[int]] | None = field(default=None, metadata={"check": _optional(_ranges)})
+    reliable: bool = _checked(_boolean, default=False)
+    own_qp: int | None = _checked(_optional(_integer(0, _U24)), default=None)
 
     def __post_init__(self) -> None:
         super(WriteRequest, self).__post_init__()
         if self.va + self.length > _U64:
             raise MessageError(f"va = {self.va}: {self.length} bytes from there exceed 64 bits")
+        if self.reliable != (self.own_qp is not None):
+            raise MessageError("a reliable write needs own_qp, and only a reliable write has one")
+        if self.reliable:
+            for name in ("first_psn", "msn", "rqmsn", "ranges"):
+                if getattr(self, name) is not None:
+                    raise MessageError(
+                        f"{name}: the QP numbers and repeats a reliable write itself"
+                    )
         if self.ranges is None:
             return
         if self.first_psn is None or self.msn is None:
@@ -235,11 +255,87 @@ class WriteRequest(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateQpRequest(Message):
+    """Make a QP, with a number of its own choice or of the agent's."""
+
+    qp: int | None = _checked(_optional(_integer(0x10, _U24)), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class QpInfo(Message):
+    """A QP and the address that it is reached at: what its peer must know."""
+
+    qp: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class QpRequest(Message):
+    """Parameters of `destroy_qp`."""
+
+    qp: int = _checked(_integer(0, _U24))
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectQpRequest(Message):
+    """Tell a QP its peer and parameters; `mac` is the next hop's.
+
+    `first_psn` numbers the first packet to the peer, `peer_first_psn` the first from there.
+    `source_port` None: 0xC000 and the low 14 bits of `qp`. `mpr` is the window in units of 128
+    packets. The others are those of `mrc.qp`.
+    """
+
+    qp: int = _checked(_integer(0, _U24))
+    address: str = _checked(_ipv6)
+    mac: str = _checked(_mac)
+    peer_qp: int = _checked(_integer(0x10, _U24))
+    source_port: int | None = _checked(_optional(_integer(1, _U16)), default=None)
+    first_psn: int = _checked(_integer(0, _U24), default=0)
+    peer_first_psn: int = _checked(_integer(0, _U24), default=0)
+    mpr: int = _checked(_integer(1, 32), default=8)
+    sack_gen_threshold: int = _checked(_integer(1, 256), default=16)
+    timeout: int = _checked(_integer(0, 24), default=18)
+    linear_cnt: int = _checked(_integer(0, 7), default=4)
+    exp_cnt: int = _checked(_integer(0, 25), default=3)
+    reorder_ns: int = _checked(_integer(0, 10**10), default=10_000_000)
+    reorder_packets: int = _checked(_integer(0, 4096), default=3)
+
+    def __post_init__(self) -> None:
+        super(ConnectQpRequest, self).__post_init__()
+        if self.linear_cnt + self.exp_cnt == 0:
+            raise MessageError("linear_cnt + exp_cnt = 0: at least one timeout must be allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Message):
+    """How a reliable write came to be delivered.
+
+    `retransmissions` by cause: gap, timeout, nack_<reason>. Times are nanoseconds from the start of
+    the write. `*_path_evs` count SACKs with a mark and NACKs by path EV (EV[31:16], in decimal);
+    which path a gap is due to only the NIC knows.
+    """
+
+    retransmissions: dict[str, int]
+    first_loss_ns: int | None
+    last_retransmission_ns: int | None
+    sacks: int
+    marked: int
+    probes: int
+    timeouts: int
+    nacks: dict[str, int]
+    marked_path_evs: dict[str, int]
+    nacked_path_evs: dict[str, int]
+    srtt_ns: int | None
+    reorder_guard_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class WriteResult(Message):
     """What was sent. `send_errors` of the `packets` were lost on the way out, as far as known.
 
     `bytes` counts payload; `sha256` is that of the whole message (None when only ranges were
-    sent); `first_psn`, `msn`, `rqmsn` and `payload` are what a re-sending needs.
+    sent); `first_psn`, `msn`, `rqmsn` and `payload` are what a re-sending needs. A reliable write
+    has a `delivery`, and `packets` and `bytes` count each packet once.
     """
 
     packets: int
@@ -251,6 +347,14 @@ class WriteResult(Message):
     first_psn: int
     msn: int
     rqmsn: int
+    delivery: Delivery | None = None
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        delivery = values.get("delivery")
+        if delivery is not None:
+            values = {**values, "delivery": Delivery.from_json(delivery)}
+        return super(WriteResult, cls).from_json(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,15 @@ def timestamp_unit_ns(tsr: int, options: WireOptions = DEFAULT_OPTIONS) -> int:
 def sacked_psns(seth: Seth, options: WireOptions = DEFAULT_OPTIONS) -> list[int]:
     """PSNs that a SACK's bitmap reports as received, in PSN order from its base."""
     base = psn_add(seth.cack_psn, seth.sack_offset)
-    positions = range(SACK_BITMAP_BITS)
+    bitmap = ordered_bitmap(seth.sack_bitmap, options)
+    return [psn_add(base, step) for step in range(SACK_BITMAP_BITS) if bitmap >> step & 1]
+
+
+def ordered_bitmap(bitmap: int, options: WireOptions = DEFAULT_OPTIONS) -> int:
+    """A SACK's bitmap between its order on the wire and "bit i is base + i", either way."""
     if options.sack_bitmap_msb_first:
-        positions = positions[::-1]
-    return [
-        psn_add(base, step) for step, bit in enumerate(positions) if seth.sack_bitmap >> bit & 1
-    ]
+        return int(f"{bitmap:0{SACK_BITMAP_BITS}b}"[::-1], 2)
+    return bitmap
 
 
 def sack_bitmap(base: int, psns: Iterable[int], options: WireOptions = DEFAULT_OPTIONS) -> int:
@@ -69,5 +72,5 @@ def sack_bitmap(base: int, psns: Iterable[int], options: WireOptions = DEFAULT_O
                 f"PSN {psn} is not in the bitmap's range, which is {base}.."
                 f"{psn_add(base, SACK_BITMAP_BITS - 1)} (24-bit)"
             )
-        bitmap |= 1 << (SACK_BITMAP_BITS - 1 - step if options.sack_bitmap_msb_first else step)
-    return bitmap
+        bitmap |= 1 << step
+    return ordered_bitmap(bitmap, options)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from mrc.checksum import ones_sum
-from mrc.headers import Bth, ImmDt, Ipv6, Meth, Reth, Udp
+from mrc.headers import Bth, ImmDt, Ipv6, Meth, Reth, Tseth, Udp
 from mrc.icrc import invariant_crc, ipv6_flow_crc
 from mrc.layout import Header, WireError
 from mrc.opcodes import (
@@ -76,13 +76,19 @@ class WriteStream:
         self._immediate = ImmDt(immediate)
         self._before = before
         self._options = options
-        self._templates: dict[tuple[int, int, int], _Template] = {}
+        self._templates: dict[tuple[int, int, int, int], _Template] = {}
 
     def packet(
-        self, opcode: int, psn: int, va: int, payload: bytes | memoryview, rtx: int = 0
+        self,
+        opcode: int,
+        psn: int,
+        va: int,
+        payload: bytes | memoryview,
+        rtx: int = 0,
+        ack_request: int = 0,
     ) -> bytes:
         """One packet, with what stands before it. WireError when a value does not fit."""
-        key = (opcode, len(payload), rtx)
+        key = (opcode, len(payload), rtx, ack_request)
         template = self._templates.get(key)
         if template is None:
             template = self._templates[key] = self._make_template(*key)
@@ -100,11 +106,13 @@ class WriteStream:
         template.head[-2:] = checksum.to_bytes(2, "big")
         return bytes(template.head) + body
 
-    def _make_template(self, opcode: int, payload_length: int, rtx: int) -> _Template:
+    def _make_template(
+        self, opcode: int, payload_length: int, rtx: int, ack_request: int
+    ) -> _Template:
         headers: tuple[Header, ...] = (self._meth, self._reth)
         if opcode in IMMEDIATE_OPCODES:
             headers = (*headers, self._immediate)
-        bth = Bth(opcode=opcode, dqp=self._dqp, rtx=rtx)
+        bth = Bth(opcode=opcode, dqp=self._dqp, rtx=rtx, ack_request=ack_request)
         packet = Packet(self._ipv6, self._udp, bth, headers, bytes(payload_length))
         data = packet.build(self._options, with_checksum=False)
         transport_end = _IP_UDP_BYTES + Bth.SIZE + sum(item.SIZE for item in headers)
@@ -131,6 +139,8 @@ class WriteView(NamedTuple):
     dqp: int
     psn: int
     rtx: int
+    ack_request: int
+    tx_timestamp: int  # of the TSETH, 0 without one
     meth: Meth
     va: int
     rkey: int
@@ -185,6 +195,8 @@ def parse_write(data: memoryview, options: WireOptions = DEFAULT_OPTIONS) -> Wri
         dqp & 0xFFFFFF,
         flags_psn & 0xFFFFFF,
         flags_psn >> 29 & 1,
+        flags_psn >> 31,
+        0,
         Meth(rqmsn, msn),
         va,
         rkey,
@@ -205,6 +217,7 @@ def _parse_slowly(data: memoryview, options: WireOptions) -> WriteView:
     meth = next(item for item in packet.headers if isinstance(item, Meth))
     reth = next(item for item in packet.headers if isinstance(item, Reth))
     immediates = [item.immediate for item in packet.headers if isinstance(item, ImmDt)]
+    stamps = [item.tx_timestamp for item in packet.headers if isinstance(item, Tseth)]
     return WriteView(
         packet.ipv6.source,
         packet.udp.source_port,
@@ -214,6 +227,8 @@ def _parse_slowly(data: memoryview, options: WireOptions) -> WriteView:
         packet.bth.dqp,
         packet.bth.psn,
         packet.bth.rtx,
+        packet.bth.ack_request,
+        stamps[0] if stamps else 0,
         meth,
         reth.va,
         reth.rkey,

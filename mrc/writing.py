@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mrc.headers import Ethernet, Ipv6, Meth
 from mrc.messages import (
+    DEFAULT_SOURCE_PORT,
     PATH_MTUS,
     MessageError,
     WriteRequest,
@@ -47,6 +48,25 @@ async def send_patiently(raw: RawSocket, frame: bytes) -> bool:
             await asyncio.sleep(_FULL_BUFFER_S)
 
 
+def payload_bytes(raw: RawSocket, request: WriteRequest) -> int:
+    """Payload of each packet but the last; MessageError when it does not fit the interface."""
+    mtu = raw.mtu()
+    fitting = [size for size in PATH_MTUS if size + OVERHEAD_BYTES <= mtu]
+    if not fitting:
+        raise MessageError(
+            f"{raw.interface} has MTU {mtu}: the smallest payload, {PATH_MTUS[0]} bytes, "
+            f"needs {PATH_MTUS[0] + OVERHEAD_BYTES}"
+        )
+    if request.payload is None:
+        return fitting[-1]
+    if request.payload not in fitting:
+        raise MessageError(
+            f"payload = {request.payload}: needs an MTU of {request.payload + OVERHEAD_BYTES} "
+            f"(outer header included), {raw.interface} has {mtu}; fitting are {fitting}"
+        )
+    return request.payload
+
+
 class Writer:
     """Sends WRITE messages; remembers PSN and message numbers of every QP."""
 
@@ -60,7 +80,7 @@ class Writer:
 
     async def write(self, request: WriteRequest) -> WriteResult:
         """Send the message, or the asked ranges of it; MessageError when it cannot be sent."""
-        payload = self._payload_bytes(request)
+        payload = payload_bytes(self._raw, request)
         total = -(-request.length // payload)
         numbers = range(total) if request.ranges is None else _packets(request.ranges, payload)
         first_psn, meth = self._number(request, total)
@@ -79,7 +99,7 @@ class Writer:
             if digest is not None:
                 digest.update(data)
             frame = stream.packet(
-                _opcode(number, total, request.immediate is not None),
+                write_opcode(number, total, request.immediate is not None),
                 (first_psn + number) % PSN_MODULUS,
                 request.va + offset,
                 data,
@@ -101,26 +121,9 @@ class Writer:
             rqmsn=meth.rqmsn,
         )
 
-    def _payload_bytes(self, request: WriteRequest) -> int:
-        mtu = self._raw.mtu()
-        fitting = [size for size in PATH_MTUS if size + OVERHEAD_BYTES <= mtu]
-        if not fitting:
-            raise MessageError(
-                f"{self._raw.interface} has MTU {mtu}: the smallest payload, {PATH_MTUS[0]} bytes, "
-                f"needs {PATH_MTUS[0] + OVERHEAD_BYTES}"
-            )
-        if request.payload is None:
-            return fitting[-1]
-        if request.payload not in fitting:
-            raise MessageError(
-                f"payload = {request.payload}: needs an MTU of {request.payload + OVERHEAD_BYTES} "
-                f"(outer header included), {self._raw.interface} has {mtu}; fitting are {fitting}"
-            )
-        return request.payload
-
     def _number(self, request: WriteRequest, total: int) -> tuple[int, Meth]:
         """First PSN and message numbers: those asked for, else the QP's next, which move on."""
-        key = (ipv6_bytes(request.address), request.qp, request.source_port)
+        key = (ipv6_bytes(request.address), request.qp, _source_port(request))
         qp = self._qps.setdefault(key, _Qp())
         first_psn = qp.psn if request.first_psn is None else request.first_psn
         msn = qp.msn if request.msn is None else request.msn
@@ -149,7 +152,7 @@ class Writer:
                 source=self._address,
                 destination=ipv6_bytes(request.address),
             ),
-            source_port=request.source_port,
+            source_port=_source_port(request),
             dqp=request.qp,
             rkey=request.rkey,
             dma_length=request.length,
@@ -168,7 +171,12 @@ def _packets(ranges: list[list[int]], payload: int) -> list[int]:
     return sorted(numbers)
 
 
-def _opcode(number: int, total: int, immediate: bool) -> int:
+def _source_port(request: WriteRequest) -> int:
+    return DEFAULT_SOURCE_PORT if request.source_port is None else request.source_port
+
+
+def write_opcode(number: int, total: int, immediate: bool) -> int:
+    """Opcode of packet `number` of `total`."""
     if total == 1:
         return Opcode.WRITE_ONLY_IMM if immediate else Opcode.WRITE_ONLY
     if number == 0:

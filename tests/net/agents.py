@@ -8,12 +8,15 @@ import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from mrc.agent_client import AgentClient, AgentError
+from mrc.messages import Digest, RegionInfo, WriteRequest
 from topologies.netns import Namespace
 
 LEFT, RIGHT = "left-eth0", "right-eth0"
@@ -79,6 +82,30 @@ def agent(
         process.communicate()
 
 
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end."""
+    return asyncio.run(work)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def settled(client: AgentClient, rkey: int, packets: int) -> Digest:
+    """The region's digest once the agent has taken in `packets` WRITE packets in all."""
+
+    async def arrived() -> bool:
+        stats = await client.stats()
+        counts = [n for name, n in stats["opcodes"].items() if name.startswith("WRITE")]
+        return bool(sum(counts) >= packets)
+
+    await until(arrived)
+    return await client.read_digest(rkey)
+
+
 class WireEnd:
     """A raw socket at the far end of an agent's wire, in the NIC's place."""
 
@@ -126,3 +153,36 @@ class WireEnd:
             finally:
                 stop.close()
                 running.result()
+
+
+class Pair(NamedTuple):
+    """Two agents on one wire."""
+
+    left: AgentClient
+    right: AgentClient
+    left_space: Namespace
+    right_space: Namespace
+    left_mac: str
+    right_mac: str
+
+    def to_right(self, region: RegionInfo, **changes: Any) -> WriteRequest:
+        """A write from left that fills `region`, paced so that a busy machine keeps up."""
+        request = WriteRequest(
+            address=RIGHT_ADDRESS,
+            mac=self.right_mac,
+            qp=17,
+            va=region.va,
+            rkey=region.rkey,
+            length=region.length,
+            seed=5,
+            rate=5000,
+        )
+        return replace(request, **changes)
+
+
+class Lone(NamedTuple):
+    """One agent and the far end of its wire."""
+
+    client: AgentClient
+    wire: WireEnd
+    mac: bytes
