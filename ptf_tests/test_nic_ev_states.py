@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import pytest
@@ -37,6 +37,7 @@ from ptf_tests.nic_world import (
     path_group,
     plane_port,
     plane_set,
+    set_down_planes,
     slots,
 )
 from ptf_tests.packets import (
@@ -75,6 +76,7 @@ class Cause(IntEnum):
     PROBE_MARKED = 7
     ROTATION = 8
     CONTROLLER = 9
+    GENERATION = 10
 
 
 class Sender:
@@ -96,7 +98,7 @@ class Sender:
         alternates: bool = True,
         probe_successes: int = 3,
     ) -> None:
-        """A spray group of these paths, in turn, a new generation."""
+        """A spray group of these paths, in turn, a new generation; each is sent on once."""
         (number,) = {len(evs) for evs in paths.values()}
         config = group_cfg(
             self.group,
@@ -112,6 +114,9 @@ class Sender:
             *slots(self.group, paths, generation=self.generation, alternates=alternates),
             config,
         )
+        evs = [ev for plane in paths.values() for ev in plane]
+        assert {*self.rotation(len(evs))} == {*evs}
+        self.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
 
     def next_psn(self) -> int:
         """A PSN that has not been sent."""
@@ -164,8 +169,9 @@ class Sender:
 
     def cell(self, ev: int) -> tuple[int, int, int]:
         """State, suspicion and successes of a path, by the register channel."""
-        index = (path_group(self.group) << 3 | ev >> 13) << UPLINK_BITS | ev >> 3 & 1023
-        answer = ask_cpu(self.bench.device, OP_READ_PATH, 0, index << 32)
+        plane = path_group(self.group) << 3 | ev >> 13
+        index = plane << UPLINK_BITS | ev >> 3 & 1023
+        answer = ask_cpu(self.bench.device, OP_READ_PATH, plane, index << 32)
         cell = answer[2] & 0xFFFF
         if cell >> 8 != self.generation:
             cell = 0
@@ -208,6 +214,7 @@ class Sender:
         assert [tuple(event[name] for name in names) for event in found] == [*expected]
         for event in found:
             assert event["path_group"] == path_group(self.group)
+            assert event["generation"] == self.generation
             assert event["time"] > self._time
             self._time = event["time"]
 
@@ -223,7 +230,7 @@ def sender(host_nic: Bench, spray_group: int, _subscribed: set[int]) -> Iterator
     if not _subscribed:
         host_nic.device.subscribe("ev_event_t")
         _subscribed.add(1)
-    while host_nic.device.digests(0.02):
+    while host_nic.device.digests(0.1):
         pass
     yield Sender(host_nic, spray_group)
 
@@ -298,12 +305,19 @@ class TestSkip:
         assert set(sent) <= set(PATHS)
         one_plane.events(*((PEER_QP, ev, SKIP, GOOD, Cause.ROTATION) for ev in PATHS))
 
-    def test_plane_that_the_group_does_not_use(self, one_plane: Sender) -> None:
+    @pytest.mark.parametrize(
+        "ev",
+        [OTHER_PLANE[0], path_ev(0, 6), path_ev(0, 1023)],
+        ids=["plane", "uplink", "last uplink"],
+    )
+    def test_path_that_the_group_does_not_use(self, one_plane: Sender, ev: int) -> None:
         """Feedback that names one is ignored."""
-        for m in (1, 2):
-            one_plane.sack(OTHER_PLANE[0], m=m)
+        for m, probe in itertools.product(range(4), (False, True)):
+            one_plane.sack(ev, m=m, probe=probe)
+        one_plane.nack(ev, one_plane.next_psn(), TRIMMED)
         one_plane.events()
-        assert one_plane.cell(OTHER_PLANE[0]) == (GOOD, 0, 0)
+        assert one_plane.cell(ev) == (GOOD, 0, 0)
+        assert one_plane.inactive(ev >> 13) == 0
 
 
 class TestRetire:
@@ -339,6 +353,8 @@ class TestRetire:
         psn = one_plane.on(A)
         one_plane.nack(A, psn, reason)
         one_plane.write(psn, rtx=True)
+        trimmed = (OWN_QP, A, GOOD, SKIP, Cause.TRIMMED)
+        one_plane.events(*[trimmed] * (reason == TRIMMED))
         assert one_plane.cell(A)[0] != BAD
         assert one_plane.inactive() == 0
 
@@ -385,6 +401,17 @@ class TestRetire:
         assert {*one_plane.rotation(12)} == {PATHS[5]}
         assert one_plane.inactive() == 5
 
+    def test_loss_on_a_plane_whose_port_is_down(self, two_planes: Sender) -> None:
+        """It says nothing of the path, which is used again when the port is up."""
+        psn = two_planes.on(A)
+        set_down_planes(two_planes.bench.device, 1)
+        try:
+            assert two_planes.write(psn, rtx=True) in OTHER_PLANE
+        finally:
+            set_down_planes(two_planes.bench.device, 0)
+        two_planes.events()
+        assert A in two_planes.rotation(12)
+
     def test_new_generation_starts_clean(self, one_plane: Sender) -> None:
         retire(one_plane, A)
         one_plane.generation = next(_generations)
@@ -393,6 +420,7 @@ class TestRetire:
         one_plane.bench.device.insert(*paths)
         one_plane.bench.device.modify(config)
         assert A in one_plane.rotation(6)
+        one_plane.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
         assert (one_plane.inactive(), one_plane.cell(A)) == (0, (GOOD, 0, 0))
 
 
@@ -511,6 +539,66 @@ class TestProbes:
         sender.events()
         sender.answer(Opcode.ENDPOINT_RESPONSE, ev_probe_answer_of(0x4711))
         sender.events((2, A, BAD, GOOD, Cause.PROBE))
+
+
+class TestGenerations:
+    """A generation that is not in force voids all that was known, whatever its number."""
+
+    @staticmethod
+    def replace(sender: Sender, generation: int, planes: Sequence[int] = (0,)) -> None:
+        """The paths of these planes in another generation."""
+        sender.generation = generation
+        paths = {plane: (PATHS, OTHER_PLANE)[plane] for plane in planes}
+        sender.bench.device.insert(
+            *slots(sender.group, paths, generation=generation, alternates=True)
+        )
+        sender.bench.device.modify(
+            group_cfg(
+                sender.group, 6, generation=generation, random=False, retirable=5, planes=planes
+            )
+        )
+
+    def test_round_the_wrap_and_back(self, one_plane: Sender) -> None:
+        """255, 0 and again 255: what the first 255 knew is gone."""
+        self.replace(one_plane, 255)
+        assert {*one_plane.rotation(6)} == {*PATHS}
+        one_plane.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
+        retire(one_plane, *PATHS[:2])
+        self.replace(one_plane, 0)
+        assert {*one_plane.rotation(6)} == {*PATHS}
+        one_plane.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
+        assert one_plane.inactive() == 0
+        one_plane.generation = 255
+        one_plane.bench.device.modify(
+            group_cfg(one_plane.group, 6, generation=255, random=False, retirable=5, planes=[0])
+        )
+        assert {*one_plane.rotation(6)} == {*PATHS}
+        one_plane.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
+        assert (one_plane.inactive(), one_plane.cell(A)) == (0, (GOOD, 0, 0))
+
+    def test_assumed_down_plane_is_back(self, two_planes: Sender) -> None:
+        TestFloor().test_dead_plane_is_left(two_planes)
+        self.replace(two_planes, next(_generations), (0, 1))
+        assert {*two_planes.rotation(12)} == {*PATHS, *OTHER_PLANE}
+        two_planes.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
+        assert two_planes.assumed_down() == 0
+
+    def test_first_feedback_of_a_generation(self, one_plane: Sender) -> None:
+        """It is of the last one's packets, and begins the new one without counting."""
+        psn = one_plane.on(A)
+        self.replace(one_plane, next(_generations))
+        one_plane.sack(A, m=2)
+        one_plane.events((OWN_QP, 0, GOOD, GOOD, Cause.GENERATION))
+        one_plane.write(psn, rtx=True)
+        one_plane.events()
+        assert one_plane.inactive() == 0
+
+    def test_denied_before_anything_is_sent(self, one_plane: Sender) -> None:
+        self.replace(one_plane, next(_generations))
+        one_plane.set_state(A, DENIED)
+        one_plane.events((0, A, GOOD, DENIED, Cause.CONTROLLER))
+        assert A not in one_plane.rotation(12)
+        one_plane.events()
 
 
 class TestDenied:

@@ -8,53 +8,78 @@
 register<plane_mask_t>(1) down_planes;
 
 control CpuAccess(inout headers_t hdr, inout metadata_t meta) {
+    Epoch() begin_epoch;
+    ReadPath() read_path;
+    WritePath() write_path;
+    ReadInactive() read_inactive;
+    ReadAssumedDown() read_assumed_down;
+
     apply {
         bit<8> op = hdr.packet_out.op;
-        bit<32> index = (bit<32>) hdr.packet_out.index;
         bit<64> value = hdr.packet_out.value;
-        bit<16> cell;
-        if (op == cpu_op_t.READ_PATH || op == cpu_op_t.WRITE_PATH) {
-            path_states.read(cell, value[63:32]);
-            if (op == cpu_op_t.WRITE_PATH) {
-                bit<16> wanted = value[15:0];
-                path_states.write(value[63:32], wanted);
-                bit<2> from_state = wanted[15:8] == cell[15:8] ? CELL_STATE(cell) : 2w0;
-                bit<2> to_state = CELL_STATE(wanted);
-                bit<16> inactive;
-                inactive_paths.read(inactive, index);
-                if (inactive[15:8] != wanted[15:8]) {
-                    inactive = wanted[15:8] ++ 8w0;
-                }
-                // The upper bit: ASSUMED_BAD or DENIED.
-                if (from_state[1:1] == 0 && to_state[1:1] == 1) {
-                    inactive_paths.write(index, inactive + 1);
-                } else if (from_state[1:1] == 1 && to_state[1:1] == 0) {
-                    inactive_paths.write(index, inactive - 1);
-                }
-                if (from_state != to_state) {
-                    meta.event_cause = ev_cause_t.CONTROLLER;
-                    meta.event.path_group = 3w0 ++ hdr.packet_out.index[15:3];
-                    meta.event.path_ev = value[31:16];
-                    meta.event.from_state = (bit<8>) from_state;
-                    meta.event.to_state = (bit<8>) to_state;
-                    meta.event.plane_change = PLANE_UNCHANGED;
-                    meta.event.qp = 0;
-                }
-                cell = wanted;
+        bit<13> plane = hdr.packet_out.index[12:0];
+        bit<10> path_group = plane[12:3];
+        bool of_path = op == cpu_op_t.READ_PATH || op == cpu_op_t.WRITE_PATH;
+        bool of_inactive = op == cpu_op_t.READ_INACTIVE || op == cpu_op_t.WRITE_INACTIVE;
+        bool of_assumed = op == cpu_op_t.READ_ASSUMED || op == cpu_op_t.WRITE_ASSUMED;
+
+        if (of_path || of_inactive || of_assumed) {
+            if (of_assumed) {
+                path_group = hdr.packet_out.index[9:0];
             }
-            value[15:0] = cell;
-        } else if (op == cpu_op_t.READ_INACTIVE || op == cpu_op_t.WRITE_INACTIVE) {
-            if (op == cpu_op_t.WRITE_INACTIVE) {
-                inactive_paths.write(index, value[15:0]);
+            // What is written belongs to the generation that it names; what is read, to the one in force.
+            bit<40> in_force;
+            epochs.read(in_force, (bit<32>) path_group);
+            bit<8> generation = in_force[39:32];
+            if (op == cpu_op_t.WRITE_PATH || op == cpu_op_t.WRITE_INACTIVE
+                    || op == cpu_op_t.WRITE_ASSUMED) {
+                generation = value[15:8];
             }
-            inactive_paths.read(cell, index);
-            value = (bit<64>) cell;
-        } else if (op == cpu_op_t.READ_ASSUMED || op == cpu_op_t.WRITE_ASSUMED) {
-            if (op == cpu_op_t.WRITE_ASSUMED) {
-                assumed_down_planes.write(index, value[15:0]);
+            begin_epoch.apply(path_group, generation, meta);
+
+            if (of_path) {
+                path_t path = value[51:32];
+                path_cell_t cell;
+                read_path.apply(path, meta.epoch, cell);
+                if (op == cpu_op_t.WRITE_PATH) {
+                    path_cell_t wanted = value[7:0];
+                    write_path.apply(path, meta.epoch, wanted);
+                    bit<2> from_state = CELL_STATE(cell);
+                    bit<2> to_state = CELL_STATE(wanted);
+                    bit<16> inactive;
+                    read_inactive.apply(plane, meta.epoch, inactive);
+                    // The upper bit: ASSUMED_BAD or DENIED.
+                    if (from_state[1:1] == 0 && to_state[1:1] == 1) {
+                        inactive_paths.write((bit<32>) plane, meta.epoch ++ (inactive + 1));
+                    } else if (from_state[1:1] == 1 && to_state[1:1] == 0) {
+                        inactive_paths.write((bit<32>) plane, meta.epoch ++ (inactive - 1));
+                    }
+                    if (from_state != to_state) {
+                        meta.event_cause = ev_cause_t.CONTROLLER;
+                        meta.event.path_ev = value[31:16];
+                        meta.event.from_state = (bit<8>) from_state;
+                        meta.event.to_state = (bit<8>) to_state;
+                        meta.event.plane_change = PLANE_UNCHANGED;
+                    }
+                    cell = wanted;
+                }
+                value[15:0] = generation ++ cell;
+            } else if (of_inactive) {
+                bit<16> number;
+                if (op == cpu_op_t.WRITE_INACTIVE) {
+                    inactive_paths.write((bit<32>) plane, meta.epoch ++ 8w0 ++ value[7:0]);
+                }
+                read_inactive.apply(plane, meta.epoch, number);
+                value = 48w0 ++ generation ++ (number > 255 ? 8w255 : number[7:0]);
+            } else {
+                plane_mask_t assumed;
+                if (op == cpu_op_t.WRITE_ASSUMED) {
+                    assumed_down_planes.write((bit<32>) path_group, meta.epoch ++ value[7:0]);
+                }
+                read_assumed_down.apply(path_group, meta.epoch, assumed);
+                value = 48w0 ++ generation ++ assumed;
             }
-            assumed_down_planes.read(cell, index);
-            value = (bit<64>) cell;
+            meta.event.qp = 0;
         } else {
             if (op == cpu_op_t.WRITE_DOWN_PLANES) {
                 down_planes.write(0, (plane_mask_t) value);

@@ -20,7 +20,8 @@ enum bit<8> ev_cause_t {
     PROBE         = 6,   // answered probe
     PROBE_MARKED  = 7,   // answered probe, the answer says SKIP_ONCE
     ROTATION      = 8,   // a SKIP path's turn came: passed over once
-    CONTROLLER    = 9
+    CONTROLLER    = 9,
+    GENERATION    = 10   // the group begins another one: all its paths and planes are GOOD
 }
 
 // What the feedback did to the path's plane, for all packets of the path group.
@@ -28,11 +29,13 @@ const bit<8> PLANE_UNCHANGED    = 0;
 const bit<8> PLANE_ASSUMED_DOWN = 1;
 const bit<8> PLANE_BACK         = 2;
 
-// One per change. `qp` is the one in the BTH that caused it: the own one in what arrives, the peer's in
-// what the host sends; 0 from the controller.
+// One per change; a `generation` that no event had before voids all states of the path group, whatever
+// the cause. `qp` is the one in the BTH that caused it: the own one in what arrives, the peer's in what
+// the host sends; 0 from the controller.
 struct ev_event_t {
     bit<24> qp;
     bit<16> path_group;
+    bit<8>  generation;
     bit<16> path_ev;
     bit<8>  from_state;
     bit<8>  to_state;

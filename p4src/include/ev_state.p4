@@ -14,40 +14,112 @@
 
 #include "carrier.p4"
 
-// Paths of 512 groups x 8 planes x 256 uplinks; fewer groups may have more uplinks.
-const bit<32> PATHS       = 1 << 20;
+// Paths of 512 groups x 8 planes x 256 uplinks; fewer groups may have more uplinks. A register cell
+// costs BMv2 some 120 bytes whatever it holds, so that 16 paths share one.
+const bit<32> PATH_WORDS  = 1 << 16;
 const bit<32> PATH_GROUPS = 1024;
 
-// Each value begins with the generation of the group that wrote it; another one's reads as zero.
-register<bit<16>>(PATHS) path_states;                // generation(8) state(2) suspect(1) 0 successes(4)
-register<bit<16>>(PATH_GROUPS * 8) inactive_paths;   // generation(8) ASSUMED_BAD and DENIED paths(8)
-register<bit<16>>(PATH_GROUPS) assumed_down_planes;  // generation(8) bit p: plane p
+typedef bit<20>  path_t;       // index of a path: word(16) cell(4)
+typedef bit<8>   path_cell_t;  // state(2) suspect(1) sent on(1) successes(4)
+typedef bit<32>  epoch_t;
+typedef bit<160> path_word_t;  // epoch(32), 16 x path_cell_t
+
+// The states of a path group are void as soon as its generation is another one. Generations come
+// round again; epochs count their changes and do not. What another epoch wrote reads as zero.
+register<bit<40>>(PATH_GROUPS) epochs;               // generation(8) epoch(32)
+register<path_word_t>(PATH_WORDS) path_states;
+register<bit<48>>(PATH_GROUPS * 8) inactive_paths;   // epoch(32) ASSUMED_BAD and DENIED paths(16)
+register<bit<40>>(PATH_GROUPS) assumed_down_planes;  // epoch(32) bit p: plane p
 
 #define CELL_STATE(cell)     (cell)[7:6]
 #define CELL_SUSPECT(cell)   (cell)[5:5]
+#define CELL_SENT_ON(cell)   (cell)[4:4]
 #define CELL_SUCCESSES(cell) (cell)[3:0]
+
+// The epoch of `path_group`, which a `generation` that is not in force begins.
+control Epoch(in bit<10> path_group, in bit<8> generation, inout metadata_t meta) {
+    apply {
+        bit<40> in_force;
+        epochs.read(in_force, (bit<32>) path_group);
+        meta.epoch = in_force[31:0];
+        meta.event.path_group = (bit<16>) path_group;
+        meta.event.generation = generation;
+        if (in_force[39:32] != generation) {
+            meta.epoch = meta.epoch + 1;
+            epochs.write((bit<32>) path_group, generation ++ meta.epoch);
+            meta.event_cause = ev_cause_t.GENERATION;
+            meta.event.path_ev = 0;
+            meta.event.from_state = (bit<8>) (bit<2>) ev_state_t.GOOD;
+            meta.event.to_state = (bit<8>) (bit<2>) ev_state_t.GOOD;
+            meta.event.plane_change = PLANE_UNCHANGED;
+        }
+    }
+}
+
+// What a path's cell holds.
+control ReadPath(in path_t path, in epoch_t epoch, out path_cell_t cell) {
+    apply {
+        path_word_t word;
+        path_states.read(word, (bit<32>) path[19:4]);
+        cell = 0;
+        if (word[159:128] == epoch) {
+            cell = (path_cell_t) (word >> (path[3:0] ++ 3w0));
+        }
+    }
+}
+
+control WritePath(in path_t path, in epoch_t epoch, in path_cell_t cell) {
+    apply {
+        path_word_t word;
+        bit<7> at = path[3:0] ++ 3w0;
+        path_states.read(word, (bit<32>) path[19:4]);
+        if (word[159:128] != epoch) {
+            word = epoch ++ 128w0;
+        }
+        path_cell_t changed = (path_cell_t) (word >> at) ^ cell;
+        path_states.write((bit<32>) path[19:4], word ^ ((path_word_t) changed << at));
+    }
+}
 
 // Where a path's state is, and what it is.
 control PathState(in path_ev_t path_ev, inout metadata_t meta) {
+    ReadPath() read_path;
+
     apply {
-        meta.path = (bit<32>) (meta.path_group ++ EV_PLANE(path_ev)) << meta.uplink_bits
-                  | (bit<32>) EV_UPLINK(path_ev);
-        path_states.read(meta.path_cell, meta.path);
-        if (meta.path_cell[15:8] != meta.generation) {
-            meta.path_cell = meta.generation ++ 8w0;
-        }
+        meta.path = (path_t) (meta.path_group ++ EV_PLANE(path_ev)) << meta.uplink_bits
+                  | (path_t) EV_UPLINK(path_ev);
+        read_path.apply(meta.path, meta.epoch, meta.path_cell);
+    }
+}
+
+// How many paths of a plane (path group ++ plane) are inactive.
+control ReadInactive(in bit<13> plane, in epoch_t epoch, out bit<16> inactive) {
+    apply {
+        bit<48> cell;
+        inactive_paths.read(cell, (bit<32>) plane);
+        inactive = cell[47:16] == epoch ? cell[15:0] : 0;
+    }
+}
+
+// Which planes a path group assumes to be down.
+control ReadAssumedDown(in bit<10> path_group, in epoch_t epoch, out plane_mask_t down) {
+    apply {
+        bit<40> cell;
+        assumed_down_planes.read(cell, (bit<32>) path_group);
+        down = cell[39:8] == epoch ? cell[7:0] : 0;
     }
 }
 
 // Which planes this group must not use: those that are down, and those it assumes to be. When that is
 // all of them, assumptions do not count.
 control DownPlanes(inout metadata_t meta) {
+    ReadAssumedDown() read_assumed_down;
+
     apply {
-        bit<16> assumed;
-        assumed_down_planes.read(assumed, (bit<32>) meta.path_group);
-        if (assumed[15:8] == meta.generation
-                && (meta.usable_planes & ~(meta.down_planes | assumed[7:0])) != 0) {
-            meta.down_planes = meta.down_planes | assumed[7:0];
+        plane_mask_t assumed;
+        read_assumed_down.apply(meta.path_group, meta.epoch, assumed);
+        if ((meta.usable_planes & ~(meta.down_planes | assumed)) != 0) {
+            meta.down_planes = meta.down_planes | assumed;
         }
     }
 }
@@ -55,35 +127,39 @@ control DownPlanes(inout metadata_t meta) {
 // The state diagram: `feedback_cause` happened to `feedback_ev`.
 control EvTransition(inout metadata_t meta) {
     PathState() path_state;
+    WritePath() write_path;
+    ReadInactive() read_inactive;
+    ReadAssumedDown() read_assumed_down;
 
     apply {
         plane_t plane = EV_PLANE(meta.feedback_ev);
         plane_mask_t plane_bit = 8w1 << plane;
         bit<10> beyond = EV_UPLINK(meta.feedback_ev) >> meta.uplink_bits;
-        // Feedback comes off the network: it must name a path that this group has.
-        if (beyond == 0 && (meta.usable_planes & plane_bit) != 0) {
+        // Feedback comes off the network: it must name a path that this group has. What got lost on a
+        // plane whose port is down says nothing of the path.
+        if (beyond == 0 && (meta.usable_planes & plane_bit) != 0
+                && (meta.feedback_cause != ev_cause_t.LOSS || (meta.down_planes & plane_bit) == 0)) {
             path_state.apply(meta.feedback_ev, meta);
-            bit<16> before = meta.path_cell;
+        } else {
+            meta.path_cell = 0;
+        }
+        // Nor has a path that nothing has been sent on in this epoch any feedback.
+        if (meta.path_cell != 0) {
+            path_cell_t before = meta.path_cell;
             bit<2> state = CELL_STATE(before);
             bit<1> suspect = CELL_SUSPECT(before);
             bit<4> successes = CELL_SUCCESSES(before);
             bit<2> next = state;
 
-            bit<32> plane_index = (bit<32>) (meta.path_group ++ plane);
+            bit<13> plane_index = meta.path_group ++ plane;
             bit<16> inactive;
-            inactive_paths.read(inactive, plane_index);
-            if (inactive[15:8] != meta.generation) {
-                inactive = meta.generation ++ 8w0;
-            }
+            read_inactive.apply(plane_index, meta.epoch, inactive);
             bit<64> limit = meta.retirable >> (bit<8>) (plane ++ 3w0);
-            bool above_floor = inactive[7:0] < limit[7:0];
+            bool above_floor = inactive < (bit<16>) limit[7:0];
 
-            bit<16> assumed;
-            assumed_down_planes.read(assumed, (bit<32>) meta.path_group);
-            if (assumed[15:8] != meta.generation) {
-                assumed = meta.generation ++ 8w0;
-            }
-            plane_mask_t down = assumed[7:0];
+            plane_mask_t assumed;
+            read_assumed_down.apply(meta.path_group, meta.epoch, assumed);
+            plane_mask_t down = assumed;
             bool active = state == ev_state_t.GOOD || state == ev_state_t.SKIP;
             bool probed = meta.feedback_cause == ev_cause_t.PROBE
                        || meta.feedback_cause == ev_cause_t.PROBE_MARKED;
@@ -126,27 +202,30 @@ control EvTransition(inout metadata_t meta) {
                 }
             }
 
-            bit<16> after = meta.generation ++ next ++ suspect ++ 1w0 ++ successes;
+            path_cell_t after = next ++ suspect ++ CELL_SENT_ON(before) ++ successes;
             if (after != before) {
-                path_states.write(meta.path, after);
+                write_path.apply(meta.path, meta.epoch, after);
             }
             if (next == ev_state_t.ASSUMED_BAD && active) {
-                inactive_paths.write(plane_index, inactive + 1);
+                inactive_paths.write((bit<32>) plane_index, meta.epoch ++ (inactive + 1));
             } else if (next != ev_state_t.ASSUMED_BAD && state == ev_state_t.ASSUMED_BAD) {
-                inactive_paths.write(plane_index, inactive - 1);
+                inactive_paths.write((bit<32>) plane_index, meta.epoch ++ (inactive - 1));
             }
-            meta.event.plane_change = PLANE_UNCHANGED;
-            if (down != assumed[7:0]) {
-                assumed_down_planes.write((bit<32>) meta.path_group, meta.generation ++ down);
-                meta.event.plane_change =
-                    (down & plane_bit) != 0 ? PLANE_ASSUMED_DOWN : PLANE_BACK;
+            if (down != assumed) {
+                assumed_down_planes.write((bit<32>) meta.path_group, meta.epoch ++ down);
             }
-            if (next != state || down != assumed[7:0]) {
+            if (next != state || down != assumed) {
                 meta.event_cause = meta.feedback_cause;
-                meta.event.path_group = (bit<16>) meta.path_group;
                 meta.event.path_ev = meta.feedback_ev;
                 meta.event.from_state = (bit<8>) state;
                 meta.event.to_state = (bit<8>) next;
+                if (down == assumed) {
+                    meta.event.plane_change = PLANE_UNCHANGED;
+                } else if ((down & plane_bit) != 0) {
+                    meta.event.plane_change = PLANE_ASSUMED_DOWN;
+                } else {
+                    meta.event.plane_change = PLANE_BACK;
+                }
             }
         }
     }

@@ -17,13 +17,15 @@ const port_t FIRST_PLANE_PORT = 2;   // plane p is port p + 2
 enum bit<8> cpu_op_t {
     READ_DOWN_PLANES  = 1,
     WRITE_DOWN_PLANES = 2,
-    // index: path group ++ plane; value: index of the path's state (32) ++ path EV (16) ++ state (16)
+    // Of a path group, all in the generation in force, which writing another one replaces.
+    // index: path group ++ plane; value: index of the path (32), path EV (16), generation (8),
+    // path_cell_t (8)
     READ_PATH         = 3,
     WRITE_PATH        = 4,
-    // index: path group ++ plane; value: generation (8) ++ number (8)
+    // index: path group ++ plane; value: generation (8), number (8), 255 for more
     READ_INACTIVE     = 5,
     WRITE_INACTIVE    = 6,
-    // index: path group; value: generation (8) ++ mask (8)
+    // index: path group; value: generation (8), mask (8)
     READ_ASSUMED      = 7,
     WRITE_ASSUMED     = 8
 }
@@ -97,8 +99,10 @@ struct metadata_t {
     plane_mask_t    usable_planes;
     bit<64>         retirable;
     bit<4>          probe_successes;
-    bit<32>         path;
-    bit<16>         path_cell;
+    bit<32>         epoch;           // of the path group
+    bit<20>         path;
+    bit<8>          path_cell;
+    bit<2>          best_state;      // of the paths looked at
     bit<16>         psn_tag;
     bit<24>         psn;
     bit<32>         psn_index;

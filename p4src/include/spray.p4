@@ -15,6 +15,8 @@ const bit<32> GROUP_PLANES  = 8192;  // GROUPS x 8
 control SprayGroup(inout metadata_t meta) {
     direct_counter(CounterType.packets_and_bytes) group_cfg_counter;
 
+    Epoch() epoch;
+
     // Groups that lead to the same T0 group share `path_group`, a generation and the states of their
     // paths. A path's state is at (path_group, plane, uplink of `uplink_bits` bits); byte p of
     // `retirable` says how many paths of plane p may be inactive at a time.
@@ -58,101 +60,75 @@ control SprayGroup(inout metadata_t meta) {
     }
 
     apply {
-        group_cfg.apply();
+        if (group_cfg.apply().hit) {
+            epoch.apply(meta.path_group, meta.generation, meta);
+        }
+    }
+}
+
+// Takes this path when it is better than the best found so far: GOOD before SKIP before ASSUMED_BAD,
+// DENIED never.
+control TryPath(in path_ev_t path_ev, inout metadata_t meta) {
+    PathState() path_state;
+
+    apply {
+        path_state.apply(path_ev, meta);
+        if (CELL_STATE(meta.path_cell) < meta.best_state) {
+            meta.best_state = CELL_STATE(meta.path_cell);
+            meta.path_ev = path_ev;
+        }
     }
 }
 
 // The path of a slot or, when that is not GOOD, another one of the plane: the first GOOD one of three,
-// else the one that was last found GOOD in this plane, else one that is to be skipped only, else any
-// that is not denied. A SKIP path whose turn has come is passed over once and is GOOD again.
+// else the one that was last found GOOD in this plane, else the best there is. A SKIP path whose turn
+// has come is passed over once and is GOOD again.
 control ChoosePath(inout metadata_t meta) {
-    register<bit<24>>(GROUP_PLANES) last_good;  // generation(8) path EV(16)
+    register<bit<48>>(GROUP_PLANES) last_good;  // epoch(32) path EV(16)
 
-    PathState() path_state;
+    TryPath() try_path;
+    WritePath() write_path;
 
     apply {
-        path_ev_t first_ev = meta.path_ev;
-        path_ev_t skipped = 0;
-        path_ev_t worst = 0;
-        bool has_skipped = false;
-        bool has_worst = false;
         bit<32> plane_index = (bit<32>) (meta.path_group ++ meta.plane);
-        bit<2> state;
+        path_ev_t first_ev = meta.path_ev;
+        meta.best_state = ev_state_t.DENIED;
 
-        path_state.apply(first_ev, meta);
-        state = CELL_STATE(meta.path_cell);
+        try_path.apply(first_ev, meta);
         // One change, and so one digest, per packet.
-        if (state == ev_state_t.SKIP && meta.event_cause == ev_cause_t.NONE) {
-            path_states.write(meta.path, meta.generation ++ ev_state_t.GOOD ++ meta.path_cell[5:0]);
+        if (meta.best_state == ev_state_t.SKIP && meta.event_cause == ev_cause_t.NONE) {
+            write_path.apply(meta.path, meta.epoch, ev_state_t.GOOD ++ meta.path_cell[5:0]);
             meta.event_cause = ev_cause_t.ROTATION;
-            meta.event.path_group = (bit<16>) meta.path_group;
             meta.event.path_ev = first_ev;
             meta.event.from_state = (bit<8>) (bit<2>) ev_state_t.SKIP;
             meta.event.to_state = (bit<8>) (bit<2>) ev_state_t.GOOD;
             meta.event.plane_change = PLANE_UNCHANGED;
         }
-        if (state == ev_state_t.SKIP && !has_skipped) {
-            has_skipped = true;
-            skipped = first_ev;
-        } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
-            has_worst = true;
-            worst = first_ev;
+        if (meta.best_state != ev_state_t.GOOD) {
+            try_path.apply(meta.second_ev, meta);
         }
-        if (state != ev_state_t.GOOD) {
-            meta.path_ev = meta.second_ev;
-            path_state.apply(meta.second_ev, meta);
-            state = CELL_STATE(meta.path_cell);
-            if (state == ev_state_t.SKIP && !has_skipped) {
-                has_skipped = true;
-                skipped = meta.second_ev;
-            } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
-                has_worst = true;
-                worst = meta.second_ev;
-            }
+        if (meta.best_state != ev_state_t.GOOD) {
+            try_path.apply(meta.third_ev, meta);
         }
-        if (state != ev_state_t.GOOD) {
-            meta.path_ev = meta.third_ev;
-            path_state.apply(meta.third_ev, meta);
-            state = CELL_STATE(meta.path_cell);
-            if (state == ev_state_t.SKIP && !has_skipped) {
-                has_skipped = true;
-                skipped = meta.third_ev;
-            } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
-                has_worst = true;
-                worst = meta.third_ev;
-            }
+        if (meta.best_state != ev_state_t.GOOD) {
+            try_path.apply(meta.fourth_ev, meta);
         }
-        if (state != ev_state_t.GOOD) {
-            meta.path_ev = meta.fourth_ev;
-            path_state.apply(meta.fourth_ev, meta);
-            state = CELL_STATE(meta.path_cell);
-            if (state == ev_state_t.SKIP && !has_skipped) {
-                has_skipped = true;
-                skipped = meta.fourth_ev;
-            } else if (state == ev_state_t.ASSUMED_BAD && !has_worst) {
-                has_worst = true;
-                worst = meta.fourth_ev;
-            }
-        }
-        if (state != ev_state_t.GOOD) {
-            bit<24> cell;
+        if (meta.best_state != ev_state_t.GOOD) {
+            bit<48> cell;
             last_good.read(cell, plane_index);
-            path_ev_t remembered = cell[15:0];
-            path_state.apply(remembered, meta);
-            // An empty cell, or another generation's, names a path that the plane may not have.
-            if (cell[23:16] == meta.generation && cell != 0
-                    && EV_PLANE(remembered) == meta.plane
-                    && CELL_STATE(meta.path_cell) == ev_state_t.GOOD) {
-                meta.path_ev = remembered;
-            } else if (has_skipped) {
-                meta.path_ev = skipped;
-            } else if (has_worst) {
-                meta.path_ev = worst;
-            } else {
-                meta.drop_reason = drop_reason_t.NO_PATH;
+            // Zero: an epoch 0 in which nothing has been sent, which says nothing of path 0.
+            if (cell[47:16] == meta.epoch && cell != 0) {
+                try_path.apply(cell[15:0], meta);
             }
-        } else {
-            last_good.write(plane_index, meta.generation ++ meta.path_ev);
+        }
+        if (meta.best_state == ev_state_t.GOOD) {
+            last_good.write(plane_index, meta.epoch ++ meta.path_ev);
+            // From now on its feedback counts.
+            if (CELL_SENT_ON(meta.path_cell) == 0) {
+                write_path.apply(meta.path, meta.epoch, meta.path_cell | 8w0x10);
+            }
+        } else if (meta.best_state == ev_state_t.DENIED) {
+            meta.drop_reason = drop_reason_t.NO_PATH;
         }
     }
 }
