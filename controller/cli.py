@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typer
 
-from controller import cli_devices, cli_plot, cli_quality, cli_topo
+from controller import cli_devices, cli_peers, cli_plot, cli_quality, cli_topo
 from controller.cli_common import ErrorReporting
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.add_typer(cli_topo.topo, name="topo")
 app.add_typer(cli_topo.routes, name="routes")
 app.add_typer(cli_devices.policy, name="policy")
+app.add_typer(cli_peers.peers, name="peers")
 app.command("path")(cli_topo.path)
 app.command("push")(cli_devices.push_command)
 app.command("status")(cli_devices.status)

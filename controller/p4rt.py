@@ -10,18 +10,21 @@ refuse answers over 4 MB (a full ``slots`` table is 8 MB).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import grpc
 from finsy import P4Schema
 from finsy.grpcutil import GRPC_EOF, GRPCStatusCode
 from finsy.p4client import P4ClientError, P4RpcStatus
 from finsy.proto import U128, p4r, p4r_grpc
+
+T = TypeVar("T")
 
 BUILD_DIR: Final = Path(__file__).resolve().parents[1] / "p4src" / "build"
 PROGRAMS: Final = ("fabric", "nic")
@@ -34,6 +37,7 @@ CONCURRENT_DEVICES: Final = 32
 HANG_UP_TIMEOUT_S: Final = 1.0
 FIRST_ELECTION_ID: Final = 1
 ELECTION_ATTEMPTS: Final = 8
+TURN_S: Final = 0.1  # how long to let another controller work that wants the device, too
 
 # A batch of failing updates answers with about 8 KiB and 100 B per update in the trailer.
 _CHANNEL_OPTIONS: Final = (
@@ -131,6 +135,24 @@ class DeviceConnection:
             f"another controller kept the device after {ELECTION_ATTEMPTS} attempts "
             f"(last election id {election_id})"
         )
+
+    async def as_primary(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do ``work`` as the device's primary controller.
+
+        When another one takes the device over meanwhile, its turn is now, and then ``work`` is done
+        again from the start: it must find what it has written. NotPrimaryError when that happens
+        again and again.
+        """
+        for attempt in range(1, ELECTION_ATTEMPTS + 1):
+            await self.become_primary()
+            try:
+                return await work()
+            except NotPrimaryError:
+                await self._close_stream()
+                if attempt == ELECTION_ATTEMPTS:
+                    raise
+                await asyncio.sleep(random.uniform(0, TURN_S * attempt))
+        raise AssertionError("not reached")
 
     async def primary(self) -> int | None:
         """The election id of the device's primary controller, None when it has none.
@@ -235,6 +257,10 @@ class DeviceConnection:
         try:
             await self._stub.SetForwardingPipelineConfig(request, timeout=PIPELINE_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
+            if error.code() == grpc.StatusCode.PERMISSION_DENIED:
+                raise NotPrimaryError(
+                    "loading the program: another controller took the device over"
+                ) from None
             raise DeviceError(f"loading the program: {_describe(error)}") from None
 
     # ---- entities ------------------------------------------------------------------------------
@@ -259,7 +285,8 @@ class DeviceConnection:
     async def write(self, updates: Sequence[p4r.Update]) -> list[UpdateError]:
         """Write one batch; returns the updates that were refused, the others are in force.
 
-        Raises DeviceError when the request failed as a whole.
+        Raises DeviceError when the request failed as a whole, NotPrimaryError when another
+        controller holds the device by now.
         """
         request = p4r.WriteRequest(
             device_id=self.device_id,
@@ -269,6 +296,8 @@ class DeviceConnection:
         try:
             await self._stub.Write(request, timeout=REQUEST_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
+            if error.code() == grpc.StatusCode.PERMISSION_DENIED:
+                raise NotPrimaryError("writing: another controller took the device over") from None
             details = P4ClientError(error, "Write").details
             if not details:
                 raise DeviceError(f"writing: {_describe(error)}") from None

@@ -132,18 +132,28 @@ async def _push_device(
         wanted = wanted_entries(desired, schema)
         tell(Progress(name, "connecting"))
         async with connect(name, device.address, device.device_id, connect_timeout_s) as link:
-            await link.become_primary()
-            if not await link.has_program(schema):
-                tell(Progress(name, "loading the program"))
-                await link.set_program(schema)
-                report.pipeline_pushed = True
-            report.reached = True
-            await _reconcile(link, schema, wanted, report, tell)
+            await link.as_primary(lambda: _bring_up(link, schema, wanted, report, tell))
     except (DeviceError, ValueError) as error:
         report.errors.append(str(error))
     report.seconds = time.monotonic() - started
     tell(Progress(name, "done" if report.ok else "failed", report.written, report.written))
     return report
+
+
+async def _bring_up(
+    link: DeviceConnection,
+    schema: P4Schema,
+    wanted: Entries,
+    report: DeviceReport,
+    tell: OnProgress,
+) -> None:
+    """Program and entries; begins anew with what it finds when it is called again."""
+    if not await link.has_program(schema):
+        tell(Progress(report.device, "loading the program"))
+        await link.set_program(schema)
+        report.pipeline_pushed = True
+    report.reached = True
+    await _reconcile(link, schema, wanted, report, tell)
 
 
 async def _reconcile(
@@ -155,7 +165,8 @@ async def _reconcile(
 ) -> None:
     tell(Progress(report.device, "reading"))
     plan = plan_device(wanted, held_entries(await link.read_tables(), schema), schema)
-    report.unchanged = plan.unchanged
+    # What an attempt before this one has written was not there.
+    report.unchanged = plan.unchanged - report.inserted - report.modified
     started = time.monotonic()
     try:
         await _write_plan(link, schema, plan, report, tell)
@@ -172,6 +183,7 @@ async def _write_plan(
 ) -> None:
     """Write stage after stage. A stage that fails ends it: what comes later relies on it."""
     refused = 0
+    before = report.written
     try:
         for stage in plan.stages:
             for start in range(0, len(stage), BATCH_UPDATES):
@@ -190,7 +202,7 @@ async def _write_plan(
             if refused:
                 break
     finally:
-        report.skipped = plan.size - report.written - refused
+        report.skipped = plan.size - (report.written - before) - refused
     if refused > ERRORS_SHOWN:
         report.errors.append(f"and {refused - ERRORS_SHOWN} more entries were refused")
 

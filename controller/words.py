@@ -23,6 +23,7 @@ _FORMATS: Mapping[str, Format] = {
     "block": lambda value: f"{ipv6(value << 96)}/32",
     "locator_node": lambda value: f"{ipv6(value << 80)}/48",
     "dst_addr": ipv6,
+    "src_addr": ipv6,
     "outer_dst": ipv6,
     "template": ipv6,
     "dst_mac": mac_text,
