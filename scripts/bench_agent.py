@@ -3,7 +3,8 @@
 
     unshare -n python -m scripts.bench_agent
 
-Sends a message unpaced, then at rising rates until packets are lost, then probes.
+Sends a message unpaced, then at rising rates until packets are lost, then reliable ones, and
+probes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 from mrc.agent_client import AgentClient, AgentError
+from mrc.connecting import ConnectingEnd, connect
 from mrc.messages import (
     PATH_MTUS,
     ProbeRequest,
@@ -131,6 +133,36 @@ async def both_ways(
         )
 
 
+async def reliably(
+    clients: list[AgentClient],
+    macs: list[str],
+    payload: int,
+    packets: int,
+    rate: float | None,
+    processes: list[subprocess.Popen[bytes]],
+) -> None:
+    """A reliable write, and what it costs."""
+    ends = await connect(ConnectingEnd(clients[0], macs[1]), ConnectingEnd(clients[1], macs[0]))
+    region = await clients[1].register(RegisterRequest(length=packets * payload))
+    before = [cpu_seconds(process) for process in processes]
+    sent = await clients[0].write(ends[0].write_request(region, seed=1, rate=rate, payload=payload))
+    after = [cpu_seconds(process) for process in processes]
+    await clients[1].deregister(region.rkey)
+    for end in ends:
+        await end.destroy()
+    assert sent.delivery is not None
+    asked = "unpaced" if rate is None else f"{rate:,.0f}/s"
+    print(
+        f"{payload} B, reliable, {asked}: delivered {packets / sent.duration_ns * 1e9:,.0f}/s, "
+        f"sent again {sum(sent.delivery.retransmissions.values())}, {sent.delivery.sacks} SACKs, "
+        f"round trip {(sent.delivery.srtt_ns or 0) / 1e6:.2f} ms, CPU per packet "
+        + ", ".join(
+            f"{(b - a) / packets * 1e6:.1f} us ({side})"
+            for a, b, side in zip(before, after, ("sender", "receiver"), strict=True)
+        )
+    )
+
+
 async def measure(clients: list[AgentClient], processes: list[subprocess.Popen[bytes]]) -> None:
     for client in clients:
         await ready(client)
@@ -141,6 +173,9 @@ async def measure(clients: list[AgentClient], processes: list[subprocess.Popen[b
     macs = [(await client.stats())["mac"] for client in clients]
     for rate in (None, 10_000.0, 15_000.0, 20_000.0):
         await both_ways(clients, macs, PATH_MTUS[-1], 20_000, rate)
+    for payload in (PATH_MTUS[0], PATH_MTUS[-1]):
+        for rate in (None, 5_000.0, 10_000.0, 20_000.0):
+            await reliably(clients, macs, payload, 20_000, rate, processes)
     targets = [ProbeTarget(address=ADDRESSES[1], mac=mac, path_evs=list(range(500)))]
     for rate in (5_000.0, 10_000.0, 20_000.0):
         result = await clients[0].probe(ProbeRequest(targets=targets, count=20, rate=rate))
