@@ -8,7 +8,7 @@ T0-local group has one slot per plane, because its uplink does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,10 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller import addressing as addr
 from controller.addressing import DeviceKind
-from controller.apportion import Counts, fill_slots, interleave, smallest_proportion
+from controller.apportion import interleave, smallest_proportion
 from controller.fabric import Device
+from controller.nic_slots import Slots, choose_slots
+from controller.objects import paused_collection
 from controller.overlay import Bools, Floats, Overlay
 from controller.policy import PolicyError
 from controller.routes import nic_templates
@@ -31,7 +33,6 @@ MAX_PATHS = 1 << 20
 """States of paths: T0 groups x 8 planes x uplinks, rounded up to a power of two."""
 MAX_RETIRABLE = 255
 """Byte p of `retirable` is for plane p."""
-ALTERNATES = 3
 GENERATION = 0
 """Of slots and group_cfg. Another one is for replacing a group while traffic flows."""
 
@@ -81,68 +82,48 @@ def nic_entries(
 
     Raises `PolicyError` when they do not fit.
     """
-    fabric, spray = overlay.fabric, overlay.policy.spray
+    fabric = overlay.fabric
     assert nic.group is not None
-    plane_sets = _PlaneSets(overlay.plane_weights)
-    plane_sets.number(overlay.nic_allowed[:, nic.index])
     if fabric.groups << 3 + _uplink_bits(overlay) > MAX_PATHS:
         raise PolicyError(
             f"{nic.name}: {fabric.groups} T0 groups with {fabric.uplinks} uplinks; allowed: states "
             f"of {MAX_PATHS} paths, which is 8 x groups x uplinks (a power of two)"
         )
-    slots: list[P4TableEntry] = []
-    groups: list[P4TableEntry] = []
-    destinations: list[P4TableEntry] = []
+    plane_sets = _PlaneSets(overlay.plane_weights)
+    plane_sets.number(overlay.nic_allowed[:, nic.index])
+    destinations = list(_destinations(overlay, nic))
+    numbers = [plane_sets.number(destination.planes) for destination in destinations]
     templates = nic_templates(fabric, nic.group)
-    for destination in _destinations(overlay, nic):
-        plane_set = plane_sets.number(destination.planes)
-        if spray.mode == "ecmp":
-            action = P4TableAction("ecmp", plane_set=plane_set)
-        else:
-            slots_per_plane = 1 if destination.group == nic.group else spray.slots_per_plane
-            uplinks = _uplinks(overlay, nic, destination, slots_per_plane)
-            for plane, chosen in uplinks.items():
-                slots += _slots(destination, plane, chosen)
-            groups.append(
-                P4TableEntry(
-                    "group_cfg",
-                    match=P4TableMatch(group_id=destination.spray_group),
-                    action=P4TableAction(
-                        f"spray_{spray.mode}",
-                        generation=GENERATION,
-                        slots=slots_per_plane,
-                        plane_set=plane_set,
-                        path_group=destination.group,
-                        uplink_bits=_uplink_bits(overlay),
-                        planes=sum(1 << plane for plane in uplinks),
-                        retirable=_retirable(uplinks, spray.ev_min_active),
-                        probe_successes=spray.probe_successes,
-                    ),
-                )
-            )
-            action = P4TableAction(
+    if overlay.policy.spray.mode == "ecmp":
+        spray: list[P4TableEntry] = []
+        actions = [P4TableAction("ecmp", plane_set=number) for number in numbers]
+    else:
+        spray = _spray_entries(overlay, nic, destinations, numbers)
+        actions = [
+            P4TableAction(
                 "t0_local" if destination.group == nic.group else "cross_t1",
                 template=templates[destination.group],
                 group_id=destination.spray_group,
             )
-        destinations.append(
-            P4TableEntry(
-                "destinations", match=P4TableMatch(dst_addr=destination.prefix), action=action
-            )
-        )
+            for destination in destinations
+        ]
     sets = list(plane_sets.entries())
-    if len(groups) > MAX_GROUPS or any(entry["plane_set"] >= MAX_PLANE_SETS for entry in sets):
+    if (spray and len(destinations) > MAX_GROUPS) or max(numbers, default=0) >= MAX_PLANE_SETS:
         raise PolicyError(
-            f"{nic.name}: the denied NIC-T0 links need {len(groups)} spray groups; allowed: at "
-            f"most {MAX_GROUPS}, with {MAX_PLANE_SETS} different sets of planes"
+            f"{nic.name}: the denied NIC-T0 links need {len(destinations)} spray groups; allowed: "
+            f"at most {MAX_GROUPS}, with {MAX_PLANE_SETS} different sets of planes"
         )
     return [
         *_identity(overlay, nic),
         *_trim_classes(code_points),
-        *slots,
         *sets,
-        *groups,
-        *destinations,
+        *spray,
+        *(
+            P4TableEntry(
+                "destinations", match=P4TableMatch(dst_addr=destination.prefix), action=action
+            )
+            for destination, action in zip(destinations, actions, strict=True)
+        ),
     ]
 
 
@@ -175,57 +156,91 @@ def _uplink_bits(overlay: Overlay) -> int:
     return (overlay.fabric.uplinks - 1).bit_length()
 
 
-def _uplinks(
-    overlay: Overlay, nic: Device, destination: _Destination, slots_per_plane: int
-) -> dict[int, Counts]:
-    """The uplink of each slot, by plane."""
-    weights = overlay.path_weights(nic.group or 0, destination.group)
-    return {
-        plane: fill_slots(
-            weights[plane],
-            slots_per_plane,
-            np.random.default_rng([nic.index, destination.group, plane]),
-        )
-        for plane in np.flatnonzero(destination.planes).tolist()
-    }
+def _spray_entries(
+    overlay: Overlay, nic: Device, destinations: Sequence[_Destination], plane_sets: Sequence[int]
+) -> list[P4TableEntry]:
+    """Slots and then configuration of each destination's spray group."""
+    slots: list[P4TableEntry] = []
+    groups: list[tuple[int, P4TableEntry]] = []
+    numbered = list(zip(destinations, plane_sets, strict=True))
+    for local in (False, True):
+        some = [each for each in numbered if (each[0].group == nic.group) == local]
+        if some:
+            size = 1 if local else overlay.policy.spray.slots_per_plane
+            chosen = _choose(overlay, nic, [destination for destination, _ in some], size)
+            slots += _slot_entries(chosen, [destination.spray_group for destination, _ in some])
+            groups += _group_entries(overlay, some, chosen)
+    # Groups that share the states of their paths switch over right after one another.
+    groups.sort(key=lambda group: group[0])
+    return [*slots, *(entry for _, entry in groups)]
 
 
-def _retirable(uplinks: Mapping[int, Counts], ev_min_active: int) -> int:
-    """How many paths of each plane may be inactive: a byte for each."""
-    return sum(
-        min(max(len(np.unique(chosen)) - ev_min_active, 0), MAX_RETIRABLE) << 8 * plane
-        for plane, chosen in uplinks.items()
+def _choose(
+    overlay: Overlay, nic: Device, destinations: Sequence[_Destination], size: int
+) -> Slots:
+    """`size` slots for each plane of each destination, all in the own T0 group or none."""
+    own = nic.group or 0
+    weights = np.stack(
+        [
+            np.where(each.planes[:, np.newaxis], overlay.path_weights(own, each.group), 0.0)
+            for each in destinations
+        ]
     )
+    return choose_slots(weights, [each.group for each in destinations], size, nic.index)
 
 
-def alternates(uplinks: Counts) -> Counts:
-    """For each slot its uplink and three others of the plane, as (slots, 4).
+def _slot_entries(slots: Slots, spray_groups: Sequence[int]) -> list[P4TableEntry]:
+    groups = np.array(spray_groups)[slots.row[:, 0]].tolist()
+    entries: list[P4TableEntry] = []
+    with paused_collection():
+        for group, plane, evs in zip(
+            groups, slots.row[:, 1].tolist(), slots.evs.tolist(), strict=True
+        ):
+            entries += [
+                P4TableEntry(
+                    "slots",
+                    match=P4TableMatch(
+                        group_id=group, generation=GENERATION, plane=plane, slot=slot
+                    ),
+                    action=P4TableAction(
+                        "use_path", path_ev=ev, second=second, third=third, fourth=fourth
+                    ),
+                )
+                for slot, (ev, second, third, fourth) in enumerate(evs)
+            ]
+    return entries
 
-    With fewer than four uplinks they repeat. Slots with the same uplink have different alternates
-    as far as there are any, so that what a retired path carried spreads over the plane.
-    """
-    distinct, own = np.unique(uplinks, return_inverse=True)
-    others = len(distinct) - 1
-    if others == 0:
-        return np.repeat(uplinks[:, None], 1 + ALTERNATES, axis=1)
-    stride = max(1, others // ALTERNATES)
-    steps = np.arange(len(uplinks))[:, None] + stride * np.arange(ALTERNATES)
-    after: Counts = distinct[(own[:, None] + 1 + steps % others) % len(distinct)]
-    return np.concatenate([uplinks[:, None], after], axis=1)
 
-
-def _slots(destination: _Destination, plane: int, uplinks: Counts) -> list[P4TableEntry]:
-    evs = addr.path_ev_array(plane, alternates(uplinks))
-    return [
-        P4TableEntry(
-            "slots",
-            match=P4TableMatch(
-                group_id=destination.spray_group, generation=GENERATION, plane=plane, slot=slot
+def _group_entries(
+    overlay: Overlay, destinations: Sequence[tuple[_Destination, int]], slots: Slots
+) -> Iterator[tuple[int, P4TableEntry]]:
+    """(path group, `group_cfg` entry) of each destination and the number of its plane set."""
+    spray = overlay.policy.spray
+    group, plane = slots.row.T
+    planes = np.zeros(len(destinations), dtype=np.int64)
+    np.bitwise_or.at(planes, group, 1 << plane)
+    spare = np.clip(slots.paths - spray.ev_min_active, 0, MAX_RETIRABLE).astype(np.uint64)
+    retirable = np.zeros(len(destinations), dtype=np.uint64)
+    np.bitwise_or.at(retirable, group, spare << (8 * plane).astype(np.uint64))
+    for at, (destination, plane_set) in enumerate(destinations):
+        yield (
+            destination.group,
+            P4TableEntry(
+                "group_cfg",
+                match=P4TableMatch(group_id=destination.spray_group),
+                action=P4TableAction(
+                    f"spray_{spray.mode}",
+                    generation=GENERATION,
+                    slots=slots.evs.shape[1],
+                    plane_set=plane_set,
+                    path_group=destination.group,
+                    uplink_bits=_uplink_bits(overlay),
+                    planes=int(planes[at]),
+                    retirable=int(retirable[at]),
+                    probe_successes=spray.probe_successes,
+                ),
             ),
-            action=P4TableAction("use_path", path_ev=ev, second=second, third=third, fourth=fourth),
         )
-        for slot, (ev, second, third, fourth) in enumerate(evs.tolist())
-    ]
 
 
 def _identity(overlay: Overlay, nic: Device) -> list[P4TableEntry]:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from controller.apportion import apportion, fill_slots, interleave, smallest_proportion, subset
+from controller.apportion import (
+    Counts,
+    Weights,
+    apportion,
+    fill_slots,
+    interleave,
+    smallest_proportion,
+    subset,
+)
 
 weights = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=1, max_size=24).filter(
     any
@@ -19,8 +27,8 @@ weights = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e3)), min_size=1, ma
 def test_apportion_laws(values: list[float], seats: int) -> None:
     w = np.array(values)
     assume(seats >= np.count_nonzero(w))
-    order = np.random.default_rng(seats).permutation(len(w))
-    counts = apportion(w, seats, order)
+    rank = np.random.default_rng(seats).permutation(len(w))
+    counts = apportion(w, seats, rank)
     quota = w / w.sum() * seats
     assert counts.sum() == seats
     assert np.array_equal(counts > 0, w > 0)
@@ -43,9 +51,22 @@ def test_equal_weights_get_equal_shares(n: int, extra: int) -> None:
     assert counts.max() - counts.min() <= 1
 
 
-def test_order_decides_who_gets_the_odd_seat() -> None:
+def test_rank_decides_who_gets_the_odd_seat() -> None:
     assert apportion(np.ones(3), 4).tolist() == [2, 1, 1]
-    assert apportion(np.ones(3), 4, np.array([2, 0, 1])).tolist() == [1, 1, 2]
+    assert apportion(np.ones(3), 4, np.array([1, 2, 0])).tolist() == [1, 1, 2]
+
+
+@given(st.lists(weights, min_size=1, max_size=5), st.integers(24, 64))
+def test_many_rows_are_like_one_after_the_other(rows: list[list[float]], seats: int) -> None:
+    """Each row gets what it gets alone: some have too many seats given away, some too few."""
+    width = max(map(len, rows))
+    w = np.array([row + [0.0] * (width - len(row)) for row in rows])
+    rank = np.random.default_rng(seats).random(w.shape)
+    counts = apportion(w, seats, rank)
+    assert counts.tolist() == [apportion(w[i], seats, rank[i]).tolist() for i in range(len(w))]
+    assert interleave(counts, rank).tolist() == [
+        interleave(counts[i], rank[i]).tolist() for i in range(len(w))
+    ]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any))
@@ -63,30 +84,44 @@ def test_interleave_keeps_counts_and_spreads(counts: list[int]) -> None:
 
 def test_round_robin_over_equal_paths_takes_turns() -> None:
     assert interleave(np.array([2, 2, 2])).tolist() == [0, 1, 2, 0, 1, 2]
-    assert interleave(np.array([2, 2, 2]), np.array([2, 0, 1])).tolist() == [2, 0, 1, 2, 0, 1]
+    assert interleave(np.array([2, 2, 2]), np.array([1, 2, 0])).tolist() == [2, 0, 1, 2, 0, 1]
     assert interleave(np.array([3, 1])).tolist() in ([0, 0, 1, 0], [0, 1, 0, 0])
 
 
-@given(weights, st.integers(0, 6), st.integers(0, 1000))
+def fill(w: Weights, slots: int, seed: int) -> Counts:
+    """Slots by chance."""
+    generator = np.random.default_rng(seed)
+    return fill_slots(w, slots, generator.standard_exponential(w.shape), generator.random(w.shape))
+
+
+@given(weights, weights, st.integers(0, 6), st.integers(0, 1000))
 def test_slots_use_what_has_weight_and_nothing_else(
-    values: list[float], log_slots: int, seed: int
+    first: list[float], second: list[float], log_slots: int, seed: int
 ) -> None:
-    w, slots = np.array(values), 1 << log_slots
-    chosen = fill_slots(w, slots, np.random.default_rng(seed))
-    again = fill_slots(w, slots, np.random.default_rng(seed))
-    assert chosen.tolist() == again.tolist()
-    assert len(chosen) == slots
-    used = set(chosen.tolist())
-    allowed = set(np.flatnonzero(w > 0).tolist())
-    assert used <= allowed
-    assert len(used) == min(len(allowed), slots)
+    width, slots = max(len(first), len(second)), 1 << log_slots
+    w = np.array([row + [0.0] * (width - len(row)) for row in (first, second)])
+    chosen = fill(w, slots, seed)
+    assert chosen.tolist() == fill(w, slots, seed).tolist()
+    assert chosen.shape == (2, slots)
+    for row in range(2):
+        used = set(chosen[row].tolist())
+        allowed = set(np.flatnonzero(w[row] > 0).tolist())
+        assert used <= allowed
+        assert len(used) == min(len(allowed), slots)
+
+
+@given(st.integers(0, 1000))
+def test_chance_decides_which_path_comes_first(seed: int) -> None:
+    for paths, slots in ((4, 8), (16, 8)):
+        starts = fill(np.ones((64, paths)), slots, seed)[:, 0]
+        assert len(set(starts.tolist())) >= 3
 
 
 def test_subsets_follow_the_weights() -> None:
-    generator = np.random.default_rng(1)
-    w = np.array([1.0, 1.0, 8.0, 0.0])
-    drawn = np.array([subset(w, 1, generator) > 0 for _ in range(4000)]).mean(axis=0)
-    assert np.allclose(drawn, [0.1, 0.1, 0.8, 0.0], atol=0.03)
+    w = np.tile([1.0, 1.0, 8.0, 0.0], (4000, 1))
+    drawn = subset(w, 1, np.random.default_rng(1).standard_exponential(w.shape))
+    share = np.bincount(drawn.ravel(), minlength=4) / len(w)
+    assert np.allclose(share, [0.1, 0.1, 0.8, 0.0], atol=0.03)
 
 
 @pytest.mark.parametrize(
