@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reliable MRC writes between hosts of a running fabric, repeated as long as an experiment needs.
+
+    async with connected(emulation, flows) as connections:
+        results = await gather(*(c.write(300, rate=100) for c in connections))
+
+What arrived is compared with what was sent, message by message (SHA-256).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller import addressing as addr
+from controller.fabric import Fabric
+from mrc.agent_client import AgentClient
+from mrc.connecting import ConnectingEnd, QpEnd, connect
+from mrc.messages import RegionInfo, RegisterRequest, WriteResult
+from topologies.emulation import Emulation
+
+PAYLOAD = 256
+BURST = 4  # packets at once, of the 64 that a queue holds
+MAX_PACKETS = 1 << 14  # of a message
+
+
+@dataclass(frozen=True)
+class Flow:
+    """From one host to another, by name."""
+
+    src: str
+    dst: str
+
+    def __str__(self) -> str:
+        return f"{self.src} to {self.dst}"
+
+
+@dataclass
+class Sent:
+    """What became of the messages of one flow."""
+
+    writes: list[WriteResult] = field(default_factory=list)
+    damaged: int = 0
+    """Messages that differ in the receiver's memory from what was sent."""
+
+    @property
+    def packets(self) -> int:
+        """Each counted once."""
+        return sum(write.packets for write in self.writes)
+
+    @property
+    def seconds(self) -> float:
+        """From the first packet of each message to its last acknowledgement."""
+        return sum(write.duration_ns for write in self.writes) / 1e9
+
+    @property
+    def rate(self) -> float:
+        """Packets per second that were acknowledged."""
+        return self.packets / self.seconds if self.seconds else 0.0
+
+    @property
+    def retransmissions(self) -> Counter[str]:
+        """By cause: gap, timeout, nack_<reason>."""
+        return self._sum("retransmissions")
+
+    @property
+    def nacks(self) -> Counter[str]:
+        """By reason."""
+        return self._sum("nacks")
+
+    @property
+    def marked(self) -> int:
+        """SACKs that reported a mark."""
+        return sum(write.delivery.marked for write in self.writes if write.delivery)
+
+    @property
+    def srtt_s(self) -> float | None:
+        """The smoothed round trip at the end of the last message, in seconds."""
+        delivery = self.writes[-1].delivery if self.writes else None
+        return None if delivery is None or delivery.srtt_ns is None else delivery.srtt_ns / 1e9
+
+    def _sum(self, name: str) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for write in self.writes:
+            if write.delivery is not None:
+                total.update(getattr(write.delivery, name))
+        return total
+
+
+class Connection:
+    """A flow with its queue pair, and a region at the receiver that holds one message."""
+
+    def __init__(self, flow: Flow, here: QpEnd, there: QpEnd, region: RegionInfo) -> None:
+        self.flow = flow
+        self.sent = Sent()
+        self._here = here
+        self._there = there
+        self._region = region
+        self._seed = 0
+
+    async def write(self, packets: int, rate: float) -> None:
+        """One message; returns when all of it is acknowledged. Raises AgentError."""
+        self._seed += 1
+        request = self._here.write_request(
+            self._region,
+            length=packets * PAYLOAD,
+            payload=PAYLOAD,
+            rate=rate,
+            burst=BURST,
+            seed=self._seed,
+        )
+        result = await self._here.agent.write(request)
+        self.sent.writes.append(result)
+        digest = await self._there.agent.read_digest(self._region.rkey)
+        # The region is as long as the message when `connected` was told so.
+        self.sent.damaged += digest.sha256 != result.sha256
+
+    async def write_until(self, stop: asyncio.Event, packets: int, rate: float) -> None:
+        """Messages one after the other until `stop` is set; the one that is under way is ended."""
+        while not stop.is_set():
+            await self.write(packets, rate)
+
+    async def srtt_s(self) -> float | None:
+        """The smoothed round trip now, in seconds; None before the first acknowledgement."""
+        for qp in (await self._here.agent.stats())["qps"]:
+            if qp["qp"] == self._here.qp and qp.get("srtt_ns") is not None:
+                return float(qp["srtt_ns"]) / 1e9
+        return None
+
+    async def close(self) -> None:
+        """Forget the queue pair and the region."""
+        await self._here.destroy()
+        await self._there.destroy()
+        await self._there.agent.deregister(self._region.rkey)
+
+
+@asynccontextmanager
+async def connected(
+    emulation: Emulation, flows: Sequence[Flow], packets: int, **parameters: Any
+) -> AsyncIterator[list[Connection]]:
+    """Queue pairs for flows whose messages have so many packets, and their end.
+
+    `parameters` are those of `mrc.messages.ConnectQpRequest`. Raises AgentError.
+    """
+    agents = {
+        name: AgentClient(emulation.inventory.hosts[name].control)
+        for name in dict.fromkeys(host for flow in flows for host in (flow.src, flow.dst))
+    }
+    connections: list[Connection] = []
+    try:
+        for flow in flows:
+            here, there = await connect(
+                *(
+                    ConnectingEnd(agents[host], next_hop_mac(emulation.fabric, host))
+                    for host in (flow.src, flow.dst)
+                ),
+                **parameters,
+            )
+            region = await agents[flow.dst].register(RegisterRequest(length=packets * PAYLOAD))
+            connections.append(Connection(flow, here, there, region))
+        yield connections
+    finally:
+        for connection in connections:
+            await connection.close()
+
+
+def next_hop_mac(fabric: Fabric, host: str) -> str:
+    """The MAC address of a host's NIC, as text."""
+    nic, port = fabric.neighbour(fabric.host(host), addr.HOST_PORT)
+    return addr.mac_text(fabric.mac(nic, port))
