@@ -22,8 +22,10 @@ from controller.sampler import RecorderError
 from mrc.agent_client import AgentError
 from topologies.emulation import Emulation
 from topologies.experiments.capture import CaptureError
+from topologies.experiments.incast import incast
 from topologies.experiments.report import Report
 from topologies.experiments.t1_kill import t1_kill
+from topologies.experiments.two_flows import two_flows
 from topologies.processes import REPOSITORY
 from topologies.programming import program
 from topologies.session import (
@@ -55,6 +57,18 @@ class Experiment:
 EXPERIMENTS = {
     "t1-kill": Experiment(
         t1_kill, HERE / "mini.yaml", None, "a T1 dies under load, and comes back"
+    ),
+    "two-flows": Experiment(
+        two_flows,
+        HERE / "experiments" / "two-flows.yaml",
+        HERE / "experiments" / "two-flows-policy.yaml",
+        "two flows on one path: ECN marks move them apart",
+    ),
+    "incast": Experiment(
+        incast,
+        HERE / "experiments" / "incast.yaml",
+        None,
+        "seven to one, trimmed and NACKed, and a victim that does not notice",
     ),
 }
 

@@ -71,7 +71,7 @@ async def t1_kill(emulation: Emulation, report: Report) -> Outcome:
             async with recorder.recording(EVERY_S):
                 report.progress(f"{len(flows)} flows of {rate:.0f} packets/s each")
                 sending = asyncio.gather(
-                    *(connection.write_until(stop, packets, rate) for connection in connections)
+                    *(connection.write_until(stop, rate) for connection in connections)
                 )
                 try:
                     await _watched(sending, BEFORE_S)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reliable MRC writes between hosts of a running fabric, repeated as long as an experiment needs.
 
-    async with connected(emulation, flows) as connections:
-        results = await gather(*(c.write(300, rate=100) for c in connections))
+    async with connected(emulation, flows, packets=300) as connections:
+        await gather(*(c.write(rate=100) for c in connections))
 
 What arrived is compared with what was sent, message by message (SHA-256).
 """
@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any
 
 from controller import addressing as addr
-from controller.fabric import Fabric
+from controller.fabric import Device, Fabric
+from controller.peers import Peer, add_peers, delete_peers
 from mrc.agent_client import AgentClient
 from mrc.connecting import ConnectingEnd, QpEnd, connect
 from mrc.messages import RegionInfo, RegisterRequest, WriteResult
@@ -25,7 +27,6 @@ from topologies.emulation import Emulation
 
 PAYLOAD = 256
 BURST = 4  # packets at once, of the 64 that a queue holds
-MAX_PACKETS = 1 << 14  # of a message
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,14 @@ class Connection:
         self._region = region
         self._seed = 0
 
-    async def write(self, packets: int, rate: float) -> None:
-        """One message; returns when all of it is acknowledged. Raises AgentError."""
+    async def write(self, rate: float) -> None:
+        """One message, `rate` packets per second; returns when all of it is acknowledged.
+
+        Raises AgentError.
+        """
         self._seed += 1
         request = self._here.write_request(
             self._region,
-            length=packets * PAYLOAD,
             payload=PAYLOAD,
             rate=rate,
             burst=BURST,
@@ -116,13 +119,12 @@ class Connection:
         result = await self._here.agent.write(request)
         self.sent.writes.append(result)
         digest = await self._there.agent.read_digest(self._region.rkey)
-        # The region is as long as the message when `connected` was told so.
         self.sent.damaged += digest.sha256 != result.sha256
 
-    async def write_until(self, stop: asyncio.Event, packets: int, rate: float) -> None:
+    async def write_until(self, stop: asyncio.Event, rate: float) -> None:
         """Messages one after the other until `stop` is set; the one that is under way is ended."""
         while not stop.is_set():
-            await self.write(packets, rate)
+            await self.write(rate)
 
     async def srtt_s(self) -> float | None:
         """The smoothed round trip now, in seconds; None before the first acknowledgement."""
@@ -144,13 +146,15 @@ async def connected(
 ) -> AsyncIterator[list[Connection]]:
     """Queue pairs for flows whose messages have so many packets, and their end.
 
-    `parameters` are those of `mrc.messages.ConnectQpRequest`. Raises AgentError.
+    Both NICs learn of each, so that they answer trimmed packets. `parameters` are those of
+    `mrc.messages.ConnectQpRequest`. Raises AgentError and DeviceError.
     """
     agents = {
         name: AgentClient(emulation.inventory.hosts[name].control)
         for name in dict.fromkeys(host for flow in flows for host in (flow.src, flow.dst))
     }
     connections: list[Connection] = []
+    peers: dict[str, list[Peer]] = {}
     try:
         for flow in flows:
             here, there = await connect(
@@ -162,7 +166,19 @@ async def connected(
             )
             region = await agents[flow.dst].register(RegisterRequest(length=packets * PAYLOAD))
             connections.append(Connection(flow, here, there, region))
+            for host, end in ((flow.src, here), (flow.dst, there)):
+                peer = Peer(int(IPv6Address(end.peer_address)), end.qp, end.peer_qp)
+                peers.setdefault(nic_of(emulation.fabric, host).name, []).append(peer)
+        await asyncio.gather(
+            *(add_peers(emulation.inventory, nic, of_nic) for nic, of_nic in peers.items())
+        )
         yield connections
+        await asyncio.gather(
+            *(
+                delete_peers(emulation.inventory, nic, [peer.key for peer in of_nic])
+                for nic, of_nic in peers.items()
+            )
+        )
     finally:
         for connection in connections:
             await connection.close()
@@ -172,3 +188,9 @@ def next_hop_mac(fabric: Fabric, host: str) -> str:
     """The MAC address of a host's NIC, as text."""
     nic, port = fabric.neighbour(fabric.host(host), addr.HOST_PORT)
     return addr.mac_text(fabric.mac(nic, port))
+
+
+def nic_of(fabric: Fabric, host: str) -> Device:
+    """The NIC of a host."""
+    nic, _ = fabric.neighbour(fabric.host(host), addr.HOST_PORT)
+    return nic
