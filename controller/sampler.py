@@ -105,6 +105,8 @@ class Recorder:
                 (outcome,) = await asyncio.gather(reading, return_exceptions=True)
             if isinstance(outcome, Exception):
                 raise outcome
+            # Not at once: the rate over a short time is mostly chance.
+            await asyncio.sleep(every_s)
             await self._read(links, asks)
             on_reading()
 
@@ -147,7 +149,7 @@ class Recorder:
         due = self._began
         while True:
             # Behind schedule: the readings that were missed are not made up for.
-            due = max(due + every_s, time.monotonic())
+            due = max(due + every_s, time.monotonic() + every_s / 2)
             await asyncio.sleep(due - time.monotonic())
             await self._read(links, asks)
             on_reading()

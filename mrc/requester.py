@@ -295,6 +295,9 @@ class Requester(Generic[Content]):
         if record is None or self._about_earlier(record, now_ns):
             self.counters["nacks_stale"] += 1
             return
+        if not record.again:
+            # A NIC answers trimmed headers by itself, sooner than any end point answers data.
+            self._note_least(now_ns - record.sent_ns)
         self.counters[f"nack_{reason.name.lower()}"] += 1
         self.nacked_path_evs[split_entropy(neth.entropy, self._options)[0]] += 1
         self._quiet_since_ns = now_ns
@@ -344,14 +347,18 @@ class Requester(Generic[Content]):
 
     def _sample(self, rtt_ns: int) -> None:
         """RFC 6298's estimators."""
-        if self._min_rtt_ns is None or rtt_ns < self._min_rtt_ns:
-            self._min_rtt_ns = rtt_ns
+        self._note_least(rtt_ns)
         if self._srtt_ns is None:
             self._srtt_ns = rtt_ns
             self._rttvar_ns = rtt_ns / 2
         else:
             self._rttvar_ns += (abs(self._srtt_ns - rtt_ns) - self._rttvar_ns) / 4
             self._srtt_ns += (rtt_ns - self._srtt_ns) / 8
+
+    def _note_least(self, answered_ns: int) -> None:
+        """Nothing is answered sooner than the quickest answer up to now."""
+        if self._min_rtt_ns is None or answered_ns < self._min_rtt_ns:
+            self._min_rtt_ns = answered_ns
 
     def _about_earlier(self, record: _Sent[Content], now_ns: int) -> bool:
         """Whether an answer that comes now must be to an earlier transmission of the packet."""
