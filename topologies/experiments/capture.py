@@ -27,6 +27,9 @@ _SOL_PACKET, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 263, 6, 23  # <linux/
 # <asm-generic/socket.h>; the control message of a time stamp has the option's number
 _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 33, 35
 _TIMESPEC = struct.Struct("@ll")
+# The kernel begins to stamp a moment after it was asked to, and gives packets that came before the
+# time at which they are read.
+_STAMPING_S = 0.2
 _BUFFER_BYTES = 64 << 20  # seconds of packets, should nobody read for a while
 _SNAP_BYTES = 128
 
@@ -102,6 +105,7 @@ class Capture:
         except BaseException:
             self._close()
             raise
+        time.sleep(_STAMPING_S)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,7 +27,7 @@ PACKETS = 300  # of each message
 EVERY_S = 0.1
 KEPT = 0.95  # of the victim's rate
 # What waits behind a full queue on one plane is overtaken by what goes over another one.
-REORDER_NS = 600_000_000
+QUEUE_PAIR = {"reorder_ns": 600_000_000, "timeout": 20}  # 1.024 * 2^20 us
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ async def incast(emulation: Emulation, report: Report) -> Outcome:
         emulation.inventory, plane_lines(fabric, [receiver.name], direction="received")
     )
     async with (
-        connected(emulation, [victim, *flows], PACKETS, reorder_ns=REORDER_NS) as (
+        connected(emulation, [victim, *flows], PACKETS, **QUEUE_PAIR) as (
             of_victim,
             *connections,
         ),

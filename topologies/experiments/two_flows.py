@@ -29,8 +29,9 @@ MESSAGE_S = 3.0  # how long one flow sends alone, and then both
 SETTLING_S = 0.5  # from the second flow's start until queue and marks have found their level
 EVERY_S = 0.1
 STAYS, MOVES = 0.05, 0.1  # of a flow on the other path: alone at most, together at least
-# The queue's whole depth at the link's rate is how late a packet may be that is not lost.
-QUEUE_PAIR = {"sack_gen_threshold": 4, "reorder_ns": 400_000_000}
+# The queue's whole depth at the link's rate, 0.2 s, is how late a packet may be that is not lost.
+# timeout: 1.024 * 2^20 us.
+QUEUE_PAIR = {"sack_gen_threshold": 4, "reorder_ns": 400_000_000, "timeout": 20}
 
 
 @dataclass(frozen=True)
