@@ -107,6 +107,7 @@ class DeviceConnection:
         self._stream: grpc.aio.StreamStreamCall | None = None
         self._drain: asyncio.Task[None] | None = None
         self._election_id = 0
+        self._sending = asyncio.Lock()
 
     # ---- arbitration ---------------------------------------------------------------------------
 
@@ -164,6 +165,43 @@ class DeviceConnection:
         if answer is None or GRPCStatusCode(answer.status.code) != GRPCStatusCode.ALREADY_EXISTS:
             return None
         return int(U128.decode(answer.election_id))
+
+    # ---- staying --------------------------------------------------------------------------------
+
+    def messages(self) -> AsyncIterator[p4r.StreamMessageResponse]:
+        """Open the stream; all that comes on it, for one who stays (`offer`, `send`).
+
+        Ends when the device hangs up. Raises DeviceError when the connection breaks.
+        """
+        self._stream = self._stub.StreamChannel()
+        return self._all_messages(self._stream)
+
+    async def _all_messages(
+        self, stream: grpc.aio.StreamStreamCall
+    ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        try:
+            while (message := await stream.read()) is not GRPC_EOF:
+                yield message
+        except grpc.aio.AioRpcError as error:
+            raise DeviceError(f"the stream ended: {_describe(error)}") from None
+
+    async def offer(self, election_id: int) -> None:
+        """Offer an election id on the open stream; the answer is one of its `messages`."""
+        self._election_id = election_id
+        offer = p4r.MasterArbitrationUpdate(
+            device_id=self.device_id, election_id=U128.encode(election_id)
+        )
+        await self.send(p4r.StreamMessageRequest(arbitration=offer))
+
+    async def send(self, message: p4r.StreamMessageRequest) -> None:
+        """Send on the open stream. Raises DeviceError when it has ended."""
+        if self._stream is None:
+            raise DeviceError("there is no stream")
+        try:
+            async with self._sending:  # a stream takes one message at a time
+                await self._stream.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            raise DeviceError(f"the stream ended: {error}") from None
 
     async def _arbitrate(self, election_id: int | None) -> p4r.MasterArbitrationUpdate | None:
         """Offer an election id and return the answer; None when that id is in use."""

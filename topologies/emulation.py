@@ -16,6 +16,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,7 +31,9 @@ from controller.inventory import Device as InventoryDevice
 from controller.inventory import Host as InventoryHost
 from controller.inventory import Inventory, save_inventory
 from controller.inventory import Wire as InventoryWire
+from controller.nic_agent.client import SOCKET, NicAgentClient
 from controller.p4rt import DeviceError, connect
+from mrc.agent_client import AgentError
 from topologies.checks import Target
 from topologies.hosts import HostAddress, configure, quieten
 from topologies.nodes import (
@@ -47,6 +50,7 @@ from topologies.wires import End, Wires
 
 SWITCH_CLASSES: dict[Target, type[P4Switch]] = {"softswitch": SoftSwitch, "bmv2": Bmv2Switch}
 START_TIMEOUT_S = 60.0
+NIC_AGENT = "nic-agent"  # name of its process and log
 _POLL_S = 0.05
 
 
@@ -103,6 +107,7 @@ class Emulation:
             self._progress(f"all of them answer on {self._target}")
             self.inventory = self._describe()
             save_inventory(self.inventory, self.run_dir.path)
+            self._start_nic_agent()
             self._undo = undo.pop_all()
         return self
 
@@ -231,6 +236,26 @@ class Emulation:
             raise EmulationError(str(error)) from error
         self._processes[name] = process
         self.run_dir.record(process.pid)
+
+    def _start_nic_agent(self) -> None:
+        """Start the process beside the NICs, and wait until it holds all of them."""
+        command = [sys.executable, "-m", "controller.nic_agent"]
+        self._start(NIC_AGENT, [*command, "--run-dir", str(self.run_dir.path)])
+        client = NicAgentClient(self.run_dir.path / SOCKET)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self._processes[NIC_AGENT].check()
+                if all(nic["attached"] for nic in asyncio.run(client.status()).values()):
+                    return
+                error: Exception = EmulationError("it does not hold all NICs")
+            except ProcessError as ended:
+                raise EmulationError(str(ended)) from ended
+            except AgentError as unreachable:
+                error = unreachable
+            if time.monotonic() > deadline:
+                raise self._not_ready(NIC_AGENT, error)
+            time.sleep(_POLL_S)
 
     async def _wait_until_ready(self, switches: Sequence[P4Switch], hosts: Collection[str]) -> None:
         """Until these switches and agents answer; EmulationError as soon as one has ended."""
