@@ -110,12 +110,19 @@ Seen = dict[str, tuple[dict[int, int], dict[int, int]]]
 
 
 def devices_seen(counted: FabricCounters) -> Seen:
-    """(packets in by port, packets out by port) of every device that saw any; none dropped one."""
+    """(packets in by port, packets out by port) of every device that saw any; none dropped one.
+
+    Without what the NIC agent has asked the NICs.
+    """
     seen: Seen = {}
     for name, device in counted.devices.items():
         assert not device.drops.any(), name
         into, out = (
-            {int(port): int(array[port, 0]) for port in np.flatnonzero(array[:, 0])}
+            {
+                int(port): int(array[port, 0])
+                for port in np.flatnonzero(array[:, 0])
+                if port != addr.CPU_PORT
+            }
             for array in (device.port_in, device.port_out)
         )
         if into or out:
