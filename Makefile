@@ -20,7 +20,7 @@ PTF_TARGET := $(TARGET)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help deps run test unit ptf net lint p4 shell shell-deps clean-net clean root
+.PHONY: help deps run experiment test unit ptf net lint p4 shell shell-deps clean-net clean root
 
 help: ## this list
 	@echo "Usage: make TARGET [TOPO=topologies/mini.yaml] [TARGET=auto|softswitch|bmv2]"
@@ -34,6 +34,9 @@ root:
 
 run: root deps ## bring up a fabric, program it, send sprayed MRC traffic, show where it went
 	@$(PYTHON) -m topologies.run --topo $(TOPO) --target $(TARGET)
+
+experiment: root deps ## fault or congestion: make experiment NAME=t1-kill|two-flows|incast
+	@$(PYTHON) -m topologies.experiment $(NAME) --target $(TARGET)
 
 test: root deps shell-deps ## all tests: units, PTF on softswitch, whole fabrics in Mininet
 	$(IN_NAMESPACE) $(PYTHON) -m pytest $(UNIT_TESTS) ptf_tests $(NET_TESTS)
