@@ -51,7 +51,7 @@ TABLE_SIZES = {
         "own_sid": 16,
         "own_address": 16,
         "link_macs": 16,
-        "trim_classes": 64,
+        "traffic_classes": 64,
         "peers": 16384,
     },
 }

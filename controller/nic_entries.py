@@ -115,7 +115,7 @@ def nic_entries(
         )
     return [
         *_identity(overlay, nic),
-        *_trim_classes(code_points),
+        *_traffic_classes(code_points),
         *sets,
         *spray,
         *(
@@ -280,17 +280,15 @@ def _identity(overlay: Overlay, nic: Device) -> list[P4TableEntry]:
     return entries
 
 
-def _trim_classes(code_points: CodePoints) -> list[P4TableEntry]:
-    """The DSCPs that say that a packet was trimmed, and the one that the NACK for it takes."""
+def _traffic_classes(code_points: CodePoints) -> list[P4TableEntry]:
+    """What is control, and what a switch has trimmed; everything else is data."""
+    nack = {"control_dscp": code_points.control}
     actions = {
-        code_points.trimmed: "trimmed_in_fabric",
-        code_points.trimmed_lasthop: "trimmed_on_last_hop",
+        code_points.control: P4TableAction("control_class"),
+        code_points.trimmed: P4TableAction("trimmed_in_fabric", **nack),
+        code_points.trimmed_lasthop: P4TableAction("trimmed_on_last_hop", **nack),
     }
     return [
-        P4TableEntry(
-            "trim_classes",
-            match=P4TableMatch(dscp=dscp),
-            action=P4TableAction(action, control_dscp=code_points.control),
-        )
+        P4TableEntry("traffic_classes", match=P4TableMatch(dscp=dscp), action=action)
         for dscp, action in actions.items()
     ]

@@ -8,7 +8,7 @@
 //
 //   plane --+-- carrier: own_sid - decapsulate - merge ECN --+-- own_address --+---------> host
 //           +-- plain (ECMP baseline) -----------------------+                 |
-//                                 trimmed: trim_classes - peers - NACK --------+-- destinations ...
+//                                 trimmed: peers - NACK -----------------------+-- destinations ...
 #include <core.p4>
 #include <v1model.p4>
 
@@ -21,6 +21,7 @@
 #include "include/psn_memory.p4"
 #include "include/spray.p4"
 #include "include/feedback.p4"
+#include "include/traffic_class.p4"
 #include "include/nack.p4"
 #include "include/cpu.p4"
 
@@ -49,6 +50,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
 
     CpuAccess() cpu_access;
     ReadFeedback() read_feedback;
+    TrafficClass() traffic_class;
     TurnRound() turn_round;
     SprayGroup() spray_group;
     Spray() spray;
@@ -184,6 +186,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
             meta.drop_reason = drop_reason_t.NONE;
             meta.feedback_cause = ev_cause_t.NONE;
             port_in.count((bit<32>) standard_metadata.ingress_port);
+            traffic_class.apply(hdr, meta, standard_metadata);
 
             if (!hdr.ethernet.isValid()) {
                 drop(drop_reason_t.TRUNCATED);

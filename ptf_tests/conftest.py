@@ -142,6 +142,15 @@ def _queue_control(
     control.close()
 
 
+@pytest.fixture(scope="session")
+def _nic_queue_control(
+    pytestconfig: pytest.Config, _benches: dict[str, Bench]
+) -> Iterator[QueueControl]:
+    control = queue_control(pytestconfig.getoption("--target"), _processes["nic"])
+    yield control
+    control.close()
+
+
 @pytest.fixture
 def queued(t0: Bench, _queue_control: QueueControl) -> Iterator[Queued]:
     """The T0 with queues: traffic classes, one port to a switch and one to a host."""
@@ -178,6 +187,12 @@ def host_nic(nic: Bench) -> Bench:
     """nic.p4 with the tables of a host's NIC, but no spray groups."""
     nic.device.insert(*nic_world.nic_entries())
     return nic
+
+
+@pytest.fixture
+def queued_nic(host_nic: Bench, _nic_queue_control: QueueControl) -> Queued:
+    """The same with a way to slow its queues down; who does so makes them fast again."""
+    return Queued(host_nic, _nic_queue_control)
 
 
 @pytest.fixture(scope="session")

@@ -116,9 +116,14 @@ def t0_local(spray_group: int = LOCAL_SPRAY_GROUP) -> P4TableEntry:
     return destination(GROUP, P4TableAction("t0_local", template=template, group_id=spray_group))
 
 
+def traffic_class(dscp: int, action: str, **arguments: int) -> P4TableEntry:
+    """What a packet with this DSCP is."""
+    return entry("traffic_classes", {"dscp": dscp}, P4TableAction(action, **arguments))
+
+
 def trim_class(dscp: int, action: str, control_dscp: int = CODE_POINTS.control) -> P4TableEntry:
     """A DSCP that says that a packet was trimmed, and the one of the NACK for it."""
-    return entry("trim_classes", {"dscp": dscp}, P4TableAction(action, control_dscp=control_dscp))
+    return traffic_class(dscp, action, control_dscp=control_dscp)
 
 
 def peer(source: int, qp: int, peer_qp: int) -> P4TableEntry:
@@ -131,6 +136,7 @@ def nic_entries() -> list[P4TableEntry]:
     """Everything but spray groups and peers."""
     return [
         locator_block(),
+        traffic_class(CODE_POINTS.control, "control_class"),
         trim_class(CODE_POINTS.trimmed, "trimmed_in_fabric"),
         trim_class(CODE_POINTS.trimmed_lasthop, "trimmed_on_last_hop"),
         cross_t1(),

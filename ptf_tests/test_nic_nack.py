@@ -342,7 +342,7 @@ class TestNack:
 
     def test_code_points_are_those_of_the_table(self, receiver: Receiver) -> None:
         receiver.hands_up(cut(data(), 12))
-        receiver.bench.device.insert(trim_class(12, "trimmed_on_last_hop", control_dscp=33))
+        receiver.bench.device.insert(trim_class(12, "trimmed_on_last_hop", 33))
         receiver.answers(carried(cut(data(), 12)), nack(2, dscp=33))
 
     def test_dscp_of_the_outer_header_does_not_matter(self, receiver: Receiver) -> None:

@@ -11,8 +11,7 @@
 #ifndef MRC_NACK_P4
 #define MRC_NACK_P4
 
-const bit<32> TRIM_CLASSES = 64;
-const bit<32> PEERS        = 16384;  // one per QP
+const bit<32> PEERS = 16384;  // one per QP
 
 const bit<8>  NACK_HOP_LIMIT = 64;
 const bit<4>  NACK_CC_TYPE   = 2;
@@ -28,36 +27,8 @@ enum bit<8> trimmed_fate_t {
 const bit<32> TRIMMED_FATES = 3;
 
 control TurnRound(inout headers_t hdr, inout metadata_t meta) {
-    direct_counter(CounterType.packets_and_bytes) trim_classes_counter;
     direct_counter(CounterType.packets_and_bytes) peers_counter;
     @name("trimmed") counter(TRIMMED_FATES, CounterType.packets_and_bytes) trimmed;
-
-    bit<8> reason;
-    bit<6> nack_dscp;
-
-    // Trimmed inside the fabric: the path is to be avoided for once.
-    action trimmed_in_fabric(bit<6> control_dscp) {
-        meta.trimmed = true;
-        reason = NACK_TRIMMED;
-        nack_dscp = control_dscp;
-    }
-    // Trimmed on the last hop: no path would have been better.
-    action trimmed_on_last_hop(bit<6> control_dscp) {
-        meta.trimmed = true;
-        reason = NACK_TRIMMED_LASTHOP;
-        nack_dscp = control_dscp;
-    }
-    action not_trimmed() { }
-
-    // The DSCPs that say that a switch has trimmed a packet, and the one of the NACK.
-    @name("trim_classes")
-    table trim_classes {
-        key = { hdr.ipv6.dscp: exact @name("dscp"); }
-        actions = { trimmed_in_fabric; trimmed_on_last_hop; @defaultonly not_trimmed; }
-        const default_action = not_trimmed();
-        counters = trim_classes_counter;
-        size = TRIM_CLASSES;
-    }
 
     action peer(bit<24> peer_qp) {
         hdr.neth.setValid();
@@ -82,7 +53,7 @@ control TurnRound(inout headers_t hdr, inout metadata_t meta) {
 
     action write_neth() {
         hdr.neth.type_nxt = 0;
-        hdr.neth.reason = reason;
+        hdr.neth.reason = meta.nack_reason;
         hdr.neth.vendor_info = 0;
         hdr.neth.entropy = hdr.ipv6.flow_label[15:0] ++ hdr.l4_ports.src_port;
         hdr.neth.reserved = 0;
@@ -112,7 +83,7 @@ control TurnRound(inout headers_t hdr, inout metadata_t meta) {
         ipv6_addr_t own = hdr.ipv6.dst_addr;
         hdr.ipv6.dst_addr = hdr.ipv6.src_addr;
         hdr.ipv6.src_addr = own;
-        hdr.ipv6.dscp = nack_dscp;
+        hdr.ipv6.dscp = meta.nack_dscp;
         hdr.ipv6.ecn = ECN_NOT_ECT;
         hdr.ipv6.flow_label = 0;    // not chosen by anybody
         hdr.ipv6.hop_limit = NACK_HOP_LIMIT;
@@ -149,9 +120,7 @@ control TurnRound(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        reason = 0;
-        nack_dscp = 0;
-        if (trim_classes.apply().hit) {
+        if (meta.trimmed) {
             trimmed_fate_t fate = trimmed_fate_t.NOT_NACKABLE;
             // Switches may leave the lengths of the whole packet, but a datagram that ends before what
             // is read of it is broken.

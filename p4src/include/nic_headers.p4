@@ -92,7 +92,9 @@ struct metadata_t {
     path_ev_t       fourth_ev;
     ipv6_addr_t     peer;            // at the other end of this packet
     bool            sending;
-    bool            trimmed;         // arrives, and a switch has cut off its payload
+    bool            trimmed;         // a switch has cut off its payload
+    bit<8>          nack_reason;     // that says so to its sender
+    bit<6>          nack_dscp;
     bool            feedback;        // arrives and says how packets to the peer fared
     bit<10>         path_group;
     bit<8>          uplink_bits;

@@ -8,8 +8,7 @@
 #ifndef MRC_QUEUE_P4
 #define MRC_QUEUE_P4
 
-const bit<3>  PRIORITY_CONTROL = 1;     // served before priority 0, which is data
-const bit<32> PORT_QUEUES      = 1024;  // index: port ++ control
+const bit<32> PORT_QUEUES = 1024;  // index: port ++ control
 
 // A packet's place in its queue, carried to egress.
 struct queue_place_t {

@@ -53,6 +53,9 @@ const bit<8>  NACK_TRIMMED_LASTHOP = 2;
 const bit<2>  ENDPOINT_OP_EV_PROBE = 1;
 const bit<16> ENDPOINT_QP        = 2;
 
+// Egress queues: priority 0 is data, 1 is control and served first.
+const bit<3> PRIORITY_CONTROL = 1;
+
 // uSID kinds, the top three bits. 0 is never used, so no uSID of a carrier is zero.
 const bit<3> KIND_LOCAL = 7;      // 0xE000-0xFFFF: meaningful on one switch only (uA, decap)
 

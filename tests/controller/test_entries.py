@@ -92,7 +92,7 @@ def test_numbers_of_entries() -> None:
     }
     identity = {"locator_block": 1, "own_address": 1, "own_sid": 4, "link_macs": 5}
     spray = {"slots": 4 * 32 + 4, "plane_sets": 15, "group_cfg": 2, "destinations": 2}
-    assert counts("n0-0") == identity | {"trim_classes": 2} | spray
+    assert counts("n0-0") == identity | {"traffic_classes": 3} | spray
 
 
 def test_nics_know_the_code_points_that_switches_trim_with() -> None:
@@ -109,10 +109,11 @@ def test_nics_know_the_code_points_that_switches_trim_with() -> None:
     assert {
         entry["dscp"]: (action(entry).name, action(entry).args)
         for entry in nic
-        if entry.table_id == "trim_classes"
+        if entry.table_id == "traffic_classes"
     } == {
         trims["to_switch"]: ("trimmed_in_fabric", {"control_dscp": 13}),
         trims["to_host"]: ("trimmed_on_last_hop", {"control_dscp": 13}),
+        13: ("control_class", {}),
     }
 
 
