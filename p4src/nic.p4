@@ -178,7 +178,8 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         meta.event_cause = ev_cause_t.NONE;
-        if (hdr.packet_out.isValid()) {
+        bool injected = hdr.packet_out.isValid() && hdr.packet_out.op == cpu_op_t.INJECT;
+        if (hdr.packet_out.isValid() && !injected) {
             cpu_access.apply(hdr, meta);
             standard_metadata.egress_spec = CPU_PORT;
         } else {
@@ -201,7 +202,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
             } else if (hdr.ipv6.version != 6
                     || (hdr.outer_ipv6.isValid() && hdr.outer_ipv6.version != 6)) {
                 drop(drop_reason_t.NOT_IPV6);
-            } else if (standard_metadata.ingress_port == HOST_PORT) {
+            } else if (standard_metadata.ingress_port == HOST_PORT || injected) {
                 // ---------------------------------------------------------------------- sending
                 if (locator_block.apply().hit) {
                     send_to_plane(ACTIVE_PLANE(hdr.ipv6.dst_addr));

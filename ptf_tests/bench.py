@@ -149,7 +149,7 @@ class Bench(BaseTest):
     def counters(self) -> Counters:
         """The program's indirect counters: all drop reasons, all ports of this bench."""
         indices: dict[str, Sequence[int]] = {
-            "port_in": self.ports,
+            "port_in": [*self.ports, CPU_PORT],
             "port_out": [*self.ports, CPU_PORT],
             "drops": [0, *DropReason],
         }

@@ -27,7 +27,10 @@ enum bit<8> cpu_op_t {
     WRITE_INACTIVE    = 6,
     // index: path group; value: generation (8), mask (8)
     READ_ASSUMED      = 7,
-    WRITE_ASSUMED     = 8
+    WRITE_ASSUMED     = 8,
+    // A frame follows and is treated as if the host had sent it. There is no answer: what becomes of it
+    // is counted in `port_in` of the CPU port, and in `port_out` or `drops`.
+    INJECT            = 9
 }
 
 @controller_header("packet_in")

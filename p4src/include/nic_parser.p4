@@ -15,7 +15,17 @@ parser NicParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
     state parse_packet_out {
         packet.extract(hdr.packet_out);
-        transition accept;
+        transition select(hdr.packet_out.op) {
+            cpu_op_t.INJECT: parse_injected;
+            default: accept;
+        }
+    }
+    state parse_injected {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
     }
     state parse_ethernet {
         packet.extract(hdr.ethernet);
