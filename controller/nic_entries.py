@@ -17,7 +17,7 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 from controller import addressing as addr
 from controller.addressing import DeviceKind
 from controller.apportion import interleave, smallest_proportion
-from controller.fabric import Device
+from controller.fabric import Device, Fabric
 from controller.nic_slots import Slots, choose_slots
 from controller.objects import paused_collection
 from controller.overlay import Bools, Floats, Overlay
@@ -84,7 +84,7 @@ def nic_entries(
     """
     fabric = overlay.fabric
     assert nic.group is not None
-    if fabric.groups << 3 + _uplink_bits(overlay) > MAX_PATHS:
+    if fabric.groups << 3 + uplink_bits(overlay.fabric) > MAX_PATHS:
         raise PolicyError(
             f"{nic.name}: {fabric.groups} T0 groups with {fabric.uplinks} uplinks; allowed: states "
             f"of {MAX_PATHS} paths, which is 8 x groups x uplinks (a power of two)"
@@ -151,9 +151,14 @@ def _destinations(overlay: Overlay, nic: Device) -> Iterator[_Destination]:
         spray_group += 1
 
 
-def _uplink_bits(overlay: Overlay) -> int:
+def uplink_bits(fabric: Fabric) -> int:
     """Bits that tell the uplinks of a T0 apart."""
-    return (overlay.fabric.uplinks - 1).bit_length()
+    return (fabric.uplinks - 1).bit_length()
+
+
+def path_index(fabric: Fabric, group: int, plane: int, uplink: int) -> int:
+    """Where a NIC keeps the state of a path (`path_t` of p4src/include/ev_state.p4)."""
+    return (group << 3 | plane) << uplink_bits(fabric) | uplink
 
 
 def _spray_entries(
@@ -234,7 +239,7 @@ def _group_entries(
                     slots=slots.evs.shape[1],
                     plane_set=plane_set,
                     path_group=destination.group,
-                    uplink_bits=_uplink_bits(overlay),
+                    uplink_bits=uplink_bits(overlay.fabric),
                     planes=int(planes[at]),
                     retirable=int(retirable[at]),
                     probe_successes=spray.probe_successes,

@@ -39,7 +39,8 @@ from mrc.rawsocket import RawSocket
 from mrc.values import timestamp
 from mrc.writing import send_patiently
 
-_REQUEST_IDS = 1 << 16  # BTH.PSN[15:0]
+HOST_REQUEST_IDS = 1 << 15
+"""Request ids (BTH.PSN[15:0]) below this are the host's, the others its NIC agent's."""
 _ID_WAIT_S = 0.001
 
 
@@ -172,7 +173,8 @@ class Prober:
     def _match(self, packet: Packet, received_ns: int) -> None:
         probe = self._by_id.get(packet.bth.psn & 0xFFFF)
         if probe is None or not self._answers(probe, packet):
-            self.counters["answers_unknown"] += 1
+            of_host = packet.bth.psn & 0xFFFF < HOST_REQUEST_IDS
+            self.counters["answers_unknown" if of_host else "answers_for_nic"] += 1
             return
         path = probe.path
         if probe.answered:
@@ -223,12 +225,12 @@ class Prober:
             run.unanswered -= 1
 
     async def _free_id(self) -> int:
-        """A request id that no probe waits for; waits when all 65,536 are in use."""
+        """A request id that no probe waits for; waits when all are in use."""
         while True:
             now = time.monotonic_ns()
-            for _ in range(_REQUEST_IDS):
+            for _ in range(HOST_REQUEST_IDS):
                 request_id = self._next_id
-                self._next_id = (request_id + 1) % _REQUEST_IDS
+                self._next_id = (request_id + 1) % HOST_REQUEST_IDS
                 probe = self._by_id.get(request_id)
                 if probe is None or probe.answered or now - probe.sent_ns > probe.run.timeout_ns:
                     return request_id

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from controller.ev_events import Event, EvEvent, LinkEvent
@@ -15,6 +16,7 @@ from controller.fabric import Fabric
 from controller.inventory import Inventory
 from controller.nic_agent.links import link_notices
 from controller.nic_agent.plane_ports import PlaneStates, plane_ports
+from controller.nic_agent.prober import Prober, Turns
 from controller.nic_agent.registers import Op
 from controller.nic_agent.session import NicSession, NicUnavailableError, Sample
 from controller.p4rt import load_program
@@ -46,7 +48,7 @@ class NicAgent:
         schema = load_program("nic")
         self.fabric = fabric
         self.sessions = {
-            name: NicSession(name, device, schema, self._write_mask, self._on_sample)
+            name: NicSession(name, device, schema, self._prepare, self._on_sample)
             for name, device in inventory.devices.items()
             if device.program == "nic"
         }
@@ -56,6 +58,11 @@ class NicAgent:
         self._mask_us: dict[str, float] = {}  # from notice to the NIC's answer
         self._changed = {name: asyncio.Event() for name in self.sessions}
         self._listeners: set[Listener] = set()
+        turns = Turns()
+        self._probers = {
+            name: Prober(fabric, session, partial(self._down_planes, name), turns)
+            for name, session in self.sessions.items()
+        }
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -64,6 +71,7 @@ class NicAgent:
             for name, session in self.sessions.items():
                 tasks.create_task(session.run())
                 tasks.create_task(self._keep_mask(name))
+                tasks.create_task(self._probers[name].run())
 
     # ---- listeners -----------------------------------------------------------------------------
 
@@ -87,7 +95,11 @@ class NicAgent:
         except ValueError as error:
             log.error("%s: a digest means nothing to us (%s): %s", nic, error, sample)
             return
+        self._probers[nic].hear(event)
         self._tell(event)
+
+    def _down_planes(self, nic: str) -> int:
+        return self._masks[nic]
 
     # ---- carrier -------------------------------------------------------------------------------
 
@@ -120,6 +132,10 @@ class NicAgent:
                 log.warning("%s; its mask is written as soon as the NIC is ours again", error)
                 self._changed[name].set()
                 await asyncio.sleep(0.1)
+
+    async def _prepare(self, session: NicSession) -> None:
+        await self._write_mask(session)
+        self._probers[session.name].scan()
 
     async def _write_mask(self, session: NicSession) -> None:
         """Write what is true now, until what is in force is what is true."""
@@ -154,6 +170,9 @@ class NicAgent:
                 "down_planes": self._masks[name],
                 "down_planes_in_force": self._in_force.get(name),
                 "mask_write_us": self._mask_us.get(name),
+                "bad_paths": self._probers[name].bad.paths,
+                "assumed_down": self._probers[name].bad.planes,
+                "probes": self._probers[name].sent,
                 "counters": dict(session.counters),
             }
             for name, session in self.sessions.items()

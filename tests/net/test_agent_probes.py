@@ -12,6 +12,7 @@ from mrc.messages import (
     ProbeTarget,
     ipv6_bytes,
 )
+from mrc.probing import HOST_REQUEST_IDS
 from mrc.wire import (
     Bth,
     Eeth,
@@ -176,13 +177,15 @@ def test_a_silent_path_does_not_delay_the_others_and_answers_are_told_apart(lone
     for frame in held:  # after the command has ended
         lone.wire.send(returned(lone, frame))
     stranger = bytearray(returned(lone, held[0]))
-    stranger[14 + 48 + 10 : 14 + 48 + 12] = b"\xff\xfe"  # a request id that nobody has used
+    stranger[14 + 48 + 10 : 14 + 48 + 12] = b"\x7f\xfe"  # a request id that nobody has used
     packet = parse_packet(stranger[14:], verify=False)
     assert isinstance(packet, Packet)
     lone.wire.send(bytes(stranger[:14]) + packet.build())
+    of_nic = replace(packet, bth=replace(packet.bth, psn=HOST_REQUEST_IDS))
+    lone.wire.send(bytes(stranger[:14]) + of_nic.build())
 
     async def all_counted() -> bool:
-        return "answers_unknown" in (await lone.client.stats())["probing"]
+        return "answers_for_nic" in (await lone.client.stats())["probing"]
 
     run(until(all_counted))
     assert run(lone.client.stats())["probing"] == {
@@ -192,6 +195,7 @@ def test_a_silent_path_does_not_delay_the_others_and_answers_are_told_apart(lone
         "timeouts": 20,
         "answers_late": 20,
         "answers_unknown": 1,
+        "answers_for_nic": 1,
     }
 
 

@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from controller.ev_events import EvCause, Event, EvEvent, EvState, LinkEvent
-from controller.nic_agent.client import SOCKET, NicAgentClient
+from controller.ev_events import EvCause, EvEvent, EvState, LinkEvent
+from controller.nic_agent.client import SOCKET
 from controller.nic_agent.registers import Op
 from controller.p4rt import connect, load_program
 from controller.policy import Policy, Spray
 from mrc.agent_client import AgentClient, AgentError
+from tests.net.nic_agents import (
+    client,
+    cut,
+    exchange,
+    heard,
+    kill_agent,
+    start_agent,
+    status,
+    wait_until,
+    wait_until_ready,
+)
 from tests.net.running import apply, running
 from topologies.emulation import NIC_AGENT, Emulation
 from topologies.processes import REPOSITORY
@@ -27,7 +34,6 @@ pytestmark = pytest.mark.net
 
 MINI = REPOSITORY / "topologies" / "mini.yaml"
 NIC, PLANE, WIRE = "n0-0", 1, "n0-0|p1t0-0"
-WITHIN_S = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -41,73 +47,12 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulation]:
     assert not run_dir.exists()
 
 
-def client(emulation: Emulation) -> NicAgentClient:
-    return NicAgentClient(emulation.run_dir.path / SOCKET)
-
-
-def status(emulation: Emulation) -> dict[str, Any]:
-    return asyncio.run(client(emulation).status())
-
-
-def exchange(emulation: Emulation, op: Op, index: int = 0, value: int = 0) -> int:
-    return asyncio.run(client(emulation).exchange(NIC, op, index, value))
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> float:
-    """Seconds until it holds."""
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < WITHIN_S, f"not within {WITHIN_S:g} s: {what}"
-        time.sleep(0.005)
-    return time.monotonic() - started
-
-
-def wait_until_ready(emulation: Emulation) -> None:
-    def ready() -> bool:
-        return all(nic["ready"] for nic in status(emulation).values())
-
-    wait_until(ready, "the agent holds all NICs")
-
-
-@contextlib.contextmanager
-def cut(emulation: Emulation, wire: str) -> Iterator[None]:
-    emulation.wires.cut(wire)
-    try:
-        yield
-    finally:
-        emulation.wires.restore(wire)
-
-
-def heard(
-    emulation: Emulation, during: Callable[[], None], enough: Callable[[Event], bool]
-) -> list[Event]:
-    """The events from before `during` until one is `enough`."""
-
-    async def listen() -> list[Event]:
-        found: list[Event] = []
-        events = client(emulation).events()
-        first = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0.2)  # subscribed
-        await asyncio.to_thread(during)
-        async with asyncio.timeout(WITHIN_S):
-            while True:
-                event = await first
-                assert not isinstance(event, int), "events were lost"
-                found.append(event)
-                if enough(event):
-                    await events.aclose()  # type: ignore[attr-defined]
-                    return found
-                first = asyncio.ensure_future(anext(events))
-
-    return asyncio.run(listen())
-
-
 def test_a_cut_wire_is_in_the_mask_at_once_and_out_of_it_again(mini: Emulation) -> None:
     wait_until_ready(mini)
-    assert exchange(mini, Op.READ_DOWN_PLANES) == 0
+    assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0
     with cut(mini, WIRE):
         seconds = wait_until(
-            lambda: exchange(mini, Op.READ_DOWN_PLANES) == 1 << PLANE, "the plane is left out"
+            lambda: exchange(mini, NIC, Op.READ_DOWN_PLANES) == 1 << PLANE, "the plane is left out"
         )
         of_nic = status(mini)[NIC]
         assert of_nic["down_planes"] == of_nic["down_planes_in_force"] == 1 << PLANE
@@ -117,7 +62,7 @@ def test_a_cut_wire_is_in_the_mask_at_once_and_out_of_it_again(mini: Emulation) 
         )
         others = {name: nic["down_planes"] for name, nic in status(mini).items() if name != NIC}
         assert set(others.values()) == {0}
-    wait_until(lambda: exchange(mini, Op.READ_DOWN_PLANES) == 0, "the plane is back")
+    wait_until(lambda: exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0, "the plane is back")
 
 
 def test_a_cut_is_an_event(mini: Emulation) -> None:
@@ -140,13 +85,13 @@ def test_a_change_of_a_path_is_an_event(mini: Emulation) -> None:
     group, plane, uplink = 1, 0, 1
     index = group << 3 | plane
     path = index << 1 | uplink  # one bit tells mini's two uplinks apart
-    generation = exchange(mini, Op.READ_PATH, index, path << 32) >> 8 & 0xFF
+    generation = exchange(mini, NIC, Op.READ_PATH, index, path << 32) >> 8 & 0xFF
 
     def deny_and_allow() -> None:
         for state in (EvState.DENIED, EvState.GOOD):
             path_ev = plane << 13 | uplink << 3
             value = path << 32 | path_ev << 16 | generation << 8 | state << 6
-            exchange(mini, Op.WRITE_PATH, index, value)
+            exchange(mini, NIC, Op.WRITE_PATH, index, value)
 
     found = heard(
         mini,
@@ -166,10 +111,10 @@ def test_a_push_takes_the_nics_and_the_agent_has_them_again(mini: Emulation) -> 
     with cut(mini, WIRE):
         apply(mini, Policy(spray=Spray(mode="round_robin")))
         wait_until_ready(mini)
-        assert exchange(mini, Op.READ_DOWN_PLANES) == 1 << PLANE
+        assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 1 << PLANE
     apply(mini, Policy())
     wait_until_ready(mini)
-    wait_until(lambda: exchange(mini, Op.READ_DOWN_PLANES) == 0, "the plane is back")
+    wait_until(lambda: exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0, "the plane is back")
 
 
 def test_a_wire_cut_while_another_controller_holds_the_nic_is_in_the_mask_afterwards(
@@ -190,7 +135,7 @@ def test_a_wire_cut_while_another_controller_holds_the_nic_is_in_the_mask_afterw
     asyncio.run(hold_and_cut())
     try:
         wait_until_ready(mini)
-        assert exchange(mini, Op.READ_DOWN_PLANES) == 1 << PLANE
+        assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 1 << PLANE
     finally:
         mini.wires.restore(WIRE)
         apply(mini, Policy())
@@ -204,19 +149,16 @@ def test_a_nic_that_was_killed_is_held_again(mini: Emulation) -> None:
     asyncio.run(mini.restart(NIC))
     apply(mini, Policy())
     wait_until_ready(mini)
-    assert exchange(mini, Op.READ_DOWN_PLANES) == 0
+    assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0
 
 
 def test_an_agent_that_was_killed_is_missed_and_another_takes_its_place(mini: Emulation) -> None:
     wait_until_ready(mini)
-    process = mini._processes[NIC_AGENT]
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(WITHIN_S)
+    kill_agent(mini)
     with pytest.raises(AgentError):
         status(mini)
-    mini._start_nic_agent()
-    wait_until_ready(mini)
-    assert exchange(mini, Op.READ_DOWN_PLANES) == 0
+    start_agent(mini)
+    assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0
 
 
 @pytest.mark.parametrize(
