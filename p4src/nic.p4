@@ -23,6 +23,7 @@
 #include "include/feedback.p4"
 #include "include/traffic_class.p4"
 #include "include/nack.p4"
+#include "include/peer_ports.p4"
 #include "include/cpu.p4"
 
 const bit<32> DESTINATIONS  = 4096;  // one per T0 group and as many exceptions
@@ -52,6 +53,8 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
     ReadFeedback() read_feedback;
     TrafficClass() traffic_class;
     TurnRound() turn_round;
+    AvoidPeerPlanes() avoid_peer_planes;
+    LearnPeerPorts() learn_peer_ports;
     SprayGroup() spray_group;
     Spray() spray;
     EvTransition() ev_transition;
@@ -180,7 +183,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
         meta.event_cause = ev_cause_t.NONE;
         bool injected = hdr.packet_out.isValid() && hdr.packet_out.op == cpu_op_t.INJECT;
         if (hdr.packet_out.isValid() && !injected) {
-            cpu_access.apply(hdr, meta);
+            cpu_access.apply(hdr, standard_metadata.ingress_global_timestamp, meta);
             standard_metadata.egress_spec = CPU_PORT;
         } else {
             mark_to_drop(standard_metadata);
@@ -230,11 +233,14 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                                  || (hdr.endpoint_op.isValid()
                                      && hdr.bth.opcode == OPCODE_ENDPOINT_RESPONSE
                                      && hdr.endpoint_op.response_op == ENDPOINT_OP_EV_PROBE);
+                    meta.notice = hdr.endpoint_op.isValid() && !meta.trimmed
+                               && hdr.bth.opcode == OPCODE_ENDPOINT_REQUEST
+                               && hdr.endpoint_op.request_op == ENDPOINT_OP_PORT_STATUS;
                     turn_round.apply(hdr, meta);
                 }
             }
 
-            if ((meta.sending || meta.feedback) && destinations.apply().hit) {
+            if ((meta.sending || meta.feedback || meta.notice) && destinations.apply().hit) {
                 bool chosen = meta.sending && hdr.ipv6.flow_label[19:16] == FLOW_LABEL_EV_CHOSEN;
                 bool remembers = meta.sending && hdr.bth.isValid()
                               && (hdr.bth.opcode & OPCODE_WRITE_MASK == OPCODE_WRITE_BASE
@@ -259,6 +265,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                     }
                     if (!chosen && meta.drop_reason == drop_reason_t.NONE) {
                         down_planes.read(meta.down_planes, 0);
+                        avoid_peer_planes.apply(standard_metadata.ingress_global_timestamp, meta);
                         if (meta.feedback) {
                             read_feedback.apply(hdr, meta);
                         } else if (remembers && hdr.bth.rtx == 1 && !hdr.endpoint_op.isValid()
@@ -300,8 +307,11 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                     }
                 }
             }
+            if (meta.notice) {
+                learn_peer_ports.apply(hdr, standard_metadata.ingress_global_timestamp, meta);
+            }
             // Feedback from where the host never sends is of no use, but the host's all the same.
-            if (meta.feedback) {
+            if (meta.feedback || meta.notice) {
                 meta.drop_reason = drop_reason_t.NONE;
             }
 

@@ -263,6 +263,12 @@ def ev_probe_answer_of(request: int) -> Packet:
     return MRC_BTH(opcode=Opcode.ENDPOINT_RESPONSE, dqp=2, psn=request) / MRC_EETH(op=1)
 
 
+def port_status_of(mask: int, request: int = 0x5151) -> Packet:
+    """The headers of a port status update: bit p of ``mask``, plane p can be reached."""
+    erth = MRC_ERTH(op=0, port_status_mask=mask, tx_timestamp=0x1212)
+    return MRC_BTH(opcode=Opcode.ENDPOINT_REQUEST, dqp=2, psn=request) / erth
+
+
 def assert_checksums(packet: bytes) -> None:
     """UDP checksum and ICRC of an MRC packet are right: by the codec, and by Scapy's own layers."""
     parse_packet(packet, verify=True)

@@ -4,15 +4,17 @@
 #define MRC_CPU_P4
 
 #include "ev_state.p4"
+#include "peer_ports.p4"
 
 register<plane_mask_t>(1) down_planes;
 
-control CpuAccess(inout headers_t hdr, inout metadata_t meta) {
+control CpuAccess(inout headers_t hdr, in bit<48> now, inout metadata_t meta) {
     Epoch() begin_epoch;
     ReadPath() read_path;
     WritePath() write_path;
     ReadInactive() read_inactive;
     ReadAssumedDown() read_assumed_down;
+    AccessPeerCell() access_peer_cell;
 
     apply {
         bit<8> op = hdr.packet_out.op;
@@ -80,6 +82,8 @@ control CpuAccess(inout headers_t hdr, inout metadata_t meta) {
                 value = 48w0 ++ generation ++ assumed;
             }
             meta.event.qp = 0;
+        } else if (op == cpu_op_t.READ_PEER_DOWN || op == cpu_op_t.WRITE_PEER_DOWN) {
+            access_peer_cell.apply(op, hdr.packet_out.index[9:0], now, value);
         } else {
             if (op == cpu_op_t.WRITE_DOWN_PLANES) {
                 down_planes.write(0, (plane_mask_t) value);

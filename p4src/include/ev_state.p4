@@ -136,9 +136,10 @@ control EvTransition(inout metadata_t meta) {
         plane_mask_t plane_bit = 8w1 << plane;
         bit<10> beyond = EV_UPLINK(meta.feedback_ev) >> meta.uplink_bits;
         // Feedback comes off the network: it must name a path that this group has. What got lost on a
-        // plane whose port is down says nothing of the path.
+        // plane whose port is down, here or at the peer, says nothing of the path.
         if (beyond == 0 && (meta.usable_planes & plane_bit) != 0
-                && (meta.feedback_cause != ev_cause_t.LOSS || (meta.down_planes & plane_bit) == 0)) {
+                && (meta.feedback_cause != ev_cause_t.LOSS
+                    || ((meta.down_planes | meta.peer_down) & plane_bit) == 0)) {
             path_state.apply(meta.feedback_ev, meta);
         } else {
             meta.path_cell = 0;

@@ -125,4 +125,12 @@ header endpoint_op_t {
     bit<8>  vendor_info;
 }
 
+// The rest of a port status update (Endpoint Request op 0), to the end of the packet.
+header port_status_t {
+    bit<32> mask;           // bit p: can be reached on plane p
+    bit<32> reserved;
+    bit<32> time_stamp;     // as TSETH
+    bit<32> icrc;
+}
+
 #endif

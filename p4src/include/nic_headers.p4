@@ -30,7 +30,10 @@ enum bit<8> cpu_op_t {
     WRITE_ASSUMED     = 8,
     // A frame follows and is treated as if the host had sent it. There is no answer: what becomes of it
     // is counted in `port_in` of the CPU port, and in `port_out` or `drops`.
-    INJECT            = 9
+    INJECT            = 9,
+    // index: cell; value: peer_cell_t with the age (1.024 ms) instead of the time, 0 when it is free
+    READ_PEER_DOWN    = 10,
+    WRITE_PEER_DOWN   = 11
 }
 
 @controller_header("packet_in")
@@ -67,6 +70,7 @@ struct headers_t {
     neth_t                      neth;
     icrc_t                      icrc;        // of what the NIC itself makes
     endpoint_op_t               endpoint_op;
+    port_status_t               port_status;
 }
 
 enum bit<2> selection_t {
@@ -85,6 +89,7 @@ struct metadata_t {
     bit<16>         slots_per_plane;
     bit<8>          plane_set;
     plane_mask_t    down_planes;
+    plane_mask_t    peer_down;       // planes on which the peer cannot be reached
     bit<8>          plane_choices;
     bit<48>         planes;
     plane_t         plane;
@@ -99,6 +104,7 @@ struct metadata_t {
     bit<8>          nack_reason;     // that says so to its sender
     bit<6>          nack_dscp;
     bool            feedback;        // arrives and says how packets to the peer fared
+    bool            notice;          // arrives and says which of the peer's ports are up
     bit<10>         path_group;
     bit<8>          uplink_bits;
     plane_mask_t    usable_planes;

@@ -119,6 +119,13 @@ parser NicParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
     state parse_endpoint_op {
         packet.extract(hdr.endpoint_op);
+        transition select(hdr.bth.opcode, hdr.endpoint_op.request_op) {
+            (OPCODE_ENDPOINT_REQUEST, ENDPOINT_OP_PORT_STATUS): parse_port_status;
+            default: accept;
+        }
+    }
+    state parse_port_status {
+        packet.extract(hdr.port_status);
         transition accept;
     }
     state parse_l4_ports {
@@ -144,6 +151,7 @@ control NicDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.neth);
         packet.emit(hdr.icrc);
         packet.emit(hdr.endpoint_op);
+        packet.emit(hdr.port_status);
     }
 }
 

@@ -32,6 +32,7 @@ const bit<16> BTH_BYTES          = 12;
 const bit<16> METH_BYTES         = 4;
 const bit<16> TSETH_BYTES        = 4;
 const bit<16> NETH_BYTES         = 20;
+const bit<16> ERTH_BYTES         = 16;
 const bit<16> ICRC_BYTES         = 4;
 
 // RoCEv2's UDP port, and the one that the MRC specification prints.
@@ -50,6 +51,7 @@ const bit<2>  SETH_M_SKIP_ONCE   = 1;
 const bit<2>  SETH_M_ALWAYS_SKIP = 2;
 const bit<8>  NACK_TRIMMED       = 1;
 const bit<8>  NACK_TRIMMED_LASTHOP = 2;
+const bit<2>  ENDPOINT_OP_PORT_STATUS = 0;
 const bit<2>  ENDPOINT_OP_EV_PROBE = 1;
 const bit<16> ENDPOINT_QP        = 2;
 
