@@ -107,7 +107,7 @@ class Emulation:
             self._progress(f"all of them answer on {self._target}")
             self.inventory = self._describe()
             save_inventory(self.inventory, self.run_dir.path)
-            self._start_nic_agent()
+            asyncio.run(self._start_nic_agent())
             self._undo = undo.pop_all()
         return self
 
@@ -123,24 +123,25 @@ class Emulation:
     # Faults of devices ---------------------------------------------------------------------------
     def kill(self, name: str) -> None:
         """End a switch's or NIC's process with SIGKILL: it forwards nothing, says nothing, and its
-        neighbours keep carrier. Raises EmulationError."""
+        neighbours keep carrier. Or that of the NIC agent. Raises EmulationError."""
         self._process_of(name).kill()
 
     @property
     def killed(self) -> list[str]:
-        """Switches and NICs that do not run."""
-        return [
-            switch.name for switch in self.net.switches if not self._processes[switch.name].running
-        ]
+        """Switches, NICs and NIC agent that do not run."""
+        return [name for name in self._killable if not self._processes[name].running]
 
     async def restart(self, name: str) -> None:
         """Start a killed device again, with the same options and queues; it answers when this
-        returns, without program and entries. Raises EmulationError.
+        returns, without program and entries. Or the NIC agent. Raises EmulationError.
 
         To be awaited in the main thread, as all children are started there.
         """
         if self._process_of(name).running:
             raise EmulationError(f"{name} is running: `kill {name}` first")
+        if name == NIC_AGENT:
+            await self._start_nic_agent()
+            return
         switch = self.net[name]
         self._start_switch(switch)
         await self._wait_until_ready([switch], [])
@@ -151,11 +152,14 @@ class Emulation:
         )
         save_inventory(self.inventory, self.run_dir.path)
 
+    @property
+    def _killable(self) -> list[str]:
+        return [*(switch.name for switch in self.net.switches), NIC_AGENT]
+
     def _process_of(self, name: str) -> Process:
-        """The process of a switch or NIC. Raises EmulationError."""
-        devices = [switch.name for switch in self.net.switches]
-        if name not in devices:
-            raise EmulationError(f"no process is {name}; allowed: {', '.join(devices)}")
+        """The process of a switch, NIC or NIC agent. Raises EmulationError."""
+        if name not in self._killable:
+            raise EmulationError(f"no process is {name}; allowed: {', '.join(self._killable)}")
         return self._processes[name]
 
     # Bringing up ---------------------------------------------------------------------------------
@@ -237,8 +241,8 @@ class Emulation:
         self._processes[name] = process
         self.run_dir.record(process.pid)
 
-    def _start_nic_agent(self) -> None:
-        """Start the process beside the NICs, and wait until it holds all of them."""
+    async def _start_nic_agent(self) -> None:
+        """Start the process beside the NICs, and wait until it has spoken to all that run."""
         command = [sys.executable, "-m", "controller.nic_agent"]
         self._start(NIC_AGENT, [*command, "--run-dir", str(self.run_dir.path)])
         client = NicAgentClient(self.run_dir.path / SOCKET)
@@ -246,16 +250,18 @@ class Emulation:
         while True:
             try:
                 self._processes[NIC_AGENT].check()
-                if all(nic["attached"] for nic in asyncio.run(client.status()).values()):
+                missing = [name for name, nic in (await client.status()).items()
+                           if not nic["attached"] and self._processes[name].running]  # fmt: skip
+                if not missing:
                     return
-                error: Exception = EmulationError("it does not hold all NICs")
+                error: Exception = EmulationError(f"it does not hold {', '.join(missing)}")
             except ProcessError as ended:
                 raise EmulationError(str(ended)) from ended
             except AgentError as unreachable:
                 error = unreachable
             if time.monotonic() > deadline:
                 raise self._not_ready(NIC_AGENT, error)
-            time.sleep(_POLL_S)
+            await asyncio.sleep(_POLL_S)
 
     async def _wait_until_ready(self, switches: Sequence[P4Switch], hosts: Collection[str]) -> None:
         """Until these switches and agents answer; EmulationError as soon as one has ended."""

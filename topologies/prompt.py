@@ -14,7 +14,7 @@ from collections.abc import Callable
 from mininet.cli import CLI
 from mininet.log import error, output
 
-from topologies.emulation import Emulation, EmulationError
+from topologies.emulation import NIC_AGENT, Emulation, EmulationError
 from topologies.processes import REPOSITORY
 from topologies.wires import Fault, WireError
 
@@ -30,7 +30,7 @@ This is Mininet's prompt. `h0-0 COMMAND` runs a command on a host, as in `h0-0 p
   blackhole A [B]  the wire, or all wires of A, swallow everything, unseen by both ends
   loss A B PERCENT the wire loses packets at random, in each direction
   restore [A [B]]  the wire, those of A, or all, as new;  `faults` lists what is wrong
-  kill A           end a switch or NIC without a word, as in `kill p0t1-0`
+  kill A           end a switch, a NIC or `nic-agent` without a word, as in `kill p0t1-0`
   restart A        start it again, with the program and entries that it should have
   mrcctl ...       the controller: `mrcctl probe`, `mrcctl heatmap`, `mrcctl path h0-0 h1-1`
 """
@@ -99,7 +99,7 @@ class FabricPrompt(CLI):
             output("no faults\n")
 
     def do_kill(self, line: str) -> None:
-        """End a switch's or NIC's process: kill A"""
+        """End the process of a switch, a NIC or the NIC agent: kill A"""
         name = line.strip()
         try:
             self._emulation.kill(name)
@@ -109,7 +109,7 @@ class FabricPrompt(CLI):
         output(f"{name}: killed\n")
 
     def do_restart(self, line: str) -> None:
-        """Start a killed switch or NIC again and program it: restart A"""
+        """Start what was killed again, and program it: restart A"""
         name = line.strip()
         try:
             asyncio.run(self._emulation.restart(name))
@@ -117,7 +117,8 @@ class FabricPrompt(CLI):
             error(f"{problem}\n")
             return
         output(f"{name}: started\n")
-        self.do_mrcctl(f"push --device {name}")
+        if name != NIC_AGENT:
+            self.do_mrcctl(f"push --device {name}")
 
     def do_link(self, line: str) -> None:
         """Mininet's form of cut and restore: link A B down|up"""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import signal
 import sys
@@ -21,6 +20,8 @@ from controller.nic_agent.agent import NicAgent
 from controller.nic_agent.client import SOCKET
 from controller.nic_agent.service import ServiceError, serving
 from topologies.schema import TopologyError, load_topology
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         inventory = load_inventory(options.run_dir)
         fabric = Fabric.from_topology(load_topology(Path(inventory.topology)))
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(_work(NicAgent(fabric, inventory), options.run_dir / SOCKET))
+        asyncio.run(_work(NicAgent(fabric, inventory), options.run_dir / SOCKET))
     except (InventoryError, TopologyError, ServiceError) as error:
         print(f"nic_agent: {error}", file=sys.stderr)
         return 1
@@ -45,12 +45,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _work(agent: NicAgent, socket: Path) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    async with serving(agent, socket):
-        await agent.run()
+    """Until a signal asks for the end; further ones do not disturb it."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in _ENDING:
+        # Not the loop's own handlers: they go with the loop, before the process does.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    try:
+        async with serving(agent, socket):
+            tasks = {asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())}
+            done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+    finally:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+    for task in done:
+        task.result()  # raises what ended the agent by itself
 
 
 if __name__ == "__main__":

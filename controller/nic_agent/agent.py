@@ -162,18 +162,20 @@ class NicAgent:
 
     def status(self) -> dict[str, Any]:
         """How things are, as JSON, by NIC."""
+        return {name: self._status_of(session) for name, session in self.sessions.items()}
+
+    def _status_of(self, session: NicSession) -> dict[str, Any]:
+        name, ready = session.name, session.ready.is_set()
+        prober = self._probers[name]
         return {
-            name: {
-                "attached": session.attached.is_set(),
-                "ready": session.ready.is_set(),
-                "why_not": None if session.ready.is_set() else session.why_not_ready,
-                "down_planes": self._masks[name],
-                "down_planes_in_force": self._in_force.get(name),
-                "mask_write_us": self._mask_us.get(name),
-                "bad_paths": self._probers[name].bad.paths,
-                "assumed_down": self._probers[name].bad.planes,
-                "probes": self._probers[name].sent,
-                "counters": dict(session.counters),
-            }
-            for name, session in self.sessions.items()
+            "attached": session.attached.is_set(),
+            "ready": ready,
+            "why_not": None if ready else session.why_not_ready,
+            "down_planes": self._masks[name],
+            "down_planes_in_force": self._in_force.get(name) if ready else None,
+            "mask_write_us": self._mask_us.get(name),
+            "bad_paths": prober.bad.paths,
+            "assumed_down": prober.bad.planes,
+            "probes": prober.sent,
+            "counters": dict(session.counters),
         }

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from pyroute2 import AsyncIPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -14,6 +15,9 @@ from pyroute2.netlink.rtnl import RTMGRP_LINK
 from controller.nic_agent.plane_ports import LinkNotice
 
 log = logging.getLogger(__name__)
+
+AF_BRIDGE: Final = 7  # <linux/socket.h>
+AGAIN_S: Final = 0.05  # until all is read again: whatever made us fall behind may go on
 
 
 async def link_notices() -> AsyncIterator[list[LinkNotice] | LinkNotice]:
@@ -28,10 +32,16 @@ async def link_notices() -> AsyncIterator[list[LinkNotice] | LinkNotice]:
                 yield [_notice(message) async for message in await route.link("dump")]
                 while True:
                     async for message in route.get():
-                        if message["event"] in ("RTM_NEWLINK", "RTM_DELLINK"):
+                        if _of_interface(message):
                             yield _notice(message)
         except (OSError, NetlinkError) as error:  # ENOBUFS: more came than was read
             log.warning("notices about interfaces were lost (%s): all are read again", error)
+            await asyncio.sleep(AGAIN_S)
+
+
+def _of_interface(message: Any) -> bool:
+    """Whether it is about an interface itself, not about its leaving or joining a bridge."""
+    return message["event"] in ("RTM_NEWLINK", "RTM_DELLINK") and message["family"] != AF_BRIDGE
 
 
 def _notice(message: Any) -> LinkNotice:

@@ -66,8 +66,16 @@ class Prober:
 
     def hear(self, event: EvEvent) -> None:
         """Take in what the NIC says."""
-        self.bad.hear(event, time.monotonic())
-        self._wake.set()
+        fabric = self._fabric
+        if (
+            event.group < fabric.groups
+            and event.plane < fabric.planes
+            and event.uplink < fabric.uplinks
+        ):
+            self.bad.hear(event, time.monotonic())
+            self._wake.set()
+        else:  # whoever wrote its register (mrcctl, a test) named the path
+            log.error("%s: there is no such path to probe: %s", self._nic.name, event)
 
     def scan(self) -> None:
         """Have all registers read again: the NIC is ours, who knows since when not."""

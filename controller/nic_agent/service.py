@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.nic_agent.agent import NicAgent
+from controller.nic_agent.registers import Op
 from controller.p4rt import DeviceError
 
 _LINE_LIMIT_BYTES = 1 << 16
@@ -41,9 +42,9 @@ async def serving(agent: NicAgent, path: Path) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        path.unlink(missing_ok=True)
         server.close()
         await service.close()
-        path.unlink(missing_ok=True)
 
 
 class _Service:
@@ -67,8 +68,10 @@ class _Service:
                     await self._relay(reader, writer)
                     return
                 await _send(writer, await self._answer(request))
-        except (ConnectionError, asyncio.CancelledError):
-            pass  # the client has gone, or we are ending
+        except ConnectionError:
+            pass  # the client has gone
+        except asyncio.CancelledError:
+            writer.transport.abort()  # we are ending, and do not wait for one who does not read
         except ValueError:  # a line beyond the limit
             with contextlib.suppress(ConnectionError):
                 await _send(writer, _error(f"a line has more than {_LINE_LIMIT_BYTES} bytes"))
@@ -104,17 +107,19 @@ class _Service:
         numbers = {}
         for name, bits in limits.items():
             number = request.get(name)
-            if not isinstance(number, int) or not 0 <= number < 1 << bits:
+            if type(number) is not int or not 0 <= number < 1 << bits:
                 raise ValueError(
                     f"exchange: {name} = {number!r}: allowed are numbers of {bits} bits"
                 )
             numbers[name] = number
+        if numbers["op"] == Op.INJECT:
+            raise ValueError(f"exchange: op = {Op.INJECT}: INJECT is not answered")
         session = self._agent.session(str(request.get("nic")))
         return await session.exchange(numbers["op"], numbers["index"], numbers["value"])
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Every event from now on, until the client hangs up."""
-        hung_up = asyncio.create_task(reader.read())
+        hung_up = asyncio.create_task(_end_of(reader))
         with self._agent.listening() as listener:
             await _send(writer, {"ok": True, "result": {}})
             try:
@@ -130,6 +135,12 @@ class _Service:
                     await _send(writer, event.result().to_json())
             finally:
                 hung_up.cancel()
+
+
+async def _end_of(reader: asyncio.StreamReader) -> None:
+    """Until the client hangs up, whatever it says."""
+    while await reader.read(_LINE_LIMIT_BYTES):
+        pass
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:

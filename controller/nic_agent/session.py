@@ -21,6 +21,7 @@ from finsy.grpcutil import GRPCStatusCode
 from finsy.proto import U128, p4r
 
 from controller.inventory import Device
+from controller.nic_agent.registers import Op
 from controller.p4rt import FIRST_ELECTION_ID, DeviceConnection, DeviceError, connect
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ PROGRAM_POLL_S: Final = 0.25
 RETRY_S: Final = (0.1, 2.0)  # after the stream has ended: first, and doubled up to
 
 Sample = dict[str, int]
+_Asked = tuple[int, int, int]
+"""Operation, index, and what of the value an answer repeats: see `_asked`."""
 
 
 class NicUnavailableError(DeviceError):
@@ -64,7 +67,7 @@ class NicSession:
         self._on_event = on_event
         self._link: DeviceConnection | None = None
         self._offered = FIRST_ELECTION_ID
-        self._answers: dict[tuple[int, int], deque[asyncio.Future[int]]] = defaultdict(deque)
+        self._answers: dict[_Asked, deque[asyncio.Future[int]]] = defaultdict(deque)
         self._preparing: asyncio.Task[None] | None = None
 
     @property
@@ -78,6 +81,10 @@ class NicSession:
 
     async def run(self) -> None:
         """Hold the NIC until cancelled, whatever becomes of it."""
+        async with asyncio.TaskGroup() as tasks:  # what fails while preparing must not go unseen
+            await self._hold(tasks)
+
+    async def _hold(self, tasks: asyncio.TaskGroup) -> None:
         wait_s = RETRY_S[0]
         while True:
             try:
@@ -87,7 +94,7 @@ class NicSession:
                     messages = link.messages()
                     await link.offer(self._offered)
                     async for message in messages:
-                        await self._take(link, message)
+                        await self._take(link, message, tasks)
                         wait_s = RETRY_S[0]
                 reason = "the NIC hung up"
             except DeviceError as error:
@@ -101,10 +108,12 @@ class NicSession:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, RETRY_S[1])
 
-    async def _take(self, link: DeviceConnection, message: p4r.StreamMessageResponse) -> None:
+    async def _take(
+        self, link: DeviceConnection, message: p4r.StreamMessageResponse, tasks: asyncio.TaskGroup
+    ) -> None:
         kind = message.WhichOneof("update")
         if kind == "arbitration":
-            await self._on_arbitration(link, message.arbitration)
+            await self._on_arbitration(link, message.arbitration, tasks)
         elif kind == "packet":
             self._on_packet(P4PacketIn.decode(message, self._schema))
         elif kind == "digest":
@@ -120,14 +129,17 @@ class NicSession:
     # ---- arbitration ---------------------------------------------------------------------------
 
     async def _on_arbitration(
-        self, link: DeviceConnection, answer: p4r.MasterArbitrationUpdate
+        self,
+        link: DeviceConnection,
+        answer: p4r.MasterArbitrationUpdate,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.attached.set()
         code = GRPCStatusCode(answer.status.code)
         highest = U128.decode(answer.election_id)
         if code == GRPCStatusCode.OK:
             if self._preparing is None:
-                self._preparing = asyncio.create_task(self._become_ready(link))
+                self._preparing = tasks.create_task(self._become_ready(link))
             return
         await self._lose()
         if code == GRPCStatusCode.NOT_FOUND and highest != self._offered:
@@ -139,10 +151,10 @@ class NicSession:
         self.ready.clear()
         preparing, self._preparing = self._preparing, None
         for waiting in self._answers.values():
-            while waiting:
-                future = waiting.popleft()
+            for future in waiting:
                 if not future.done():
                     future.set_exception(NicUnavailableError(f"{self.name}: lost in between"))
+        self._answers.clear()
         if preparing is not None:
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)
@@ -187,8 +199,8 @@ class NicSession:
             raise NicUnavailableError(f"{self.name}: {self.why_not_ready}")
         for _ in range(EXCHANGE_ATTEMPTS):
             answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            waiting = self._answers[op, index]
-            waiting.append(answer)
+            asked = _asked(op, index, value)
+            self._answers[asked].append(answer)
             try:
                 await self.packet_out(b"", op=op, index=index, value=value)
                 async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
@@ -196,8 +208,7 @@ class NicSession:
             except TimeoutError:
                 self.counters["unanswered"] += 1
             finally:
-                if answer in waiting:
-                    waiting.remove(answer)
+                self._forget(asked, answer)
         raise NicUnavailableError(
             f"{self.name}: no answer to register operation {op} after {EXCHANGE_ATTEMPTS} attempts"
         )
@@ -210,10 +221,29 @@ class NicSession:
         await self._link.send(message.encode_update(self._schema))
 
     def _on_packet(self, packet: P4PacketIn) -> None:
-        waiting = self._answers.get((packet["op"], packet["index"]))
-        if waiting:
-            answer = waiting.popleft()
-            if not answer.done():
-                answer.set_result(packet["value"])
-        else:
+        value = int(packet["value"])
+        asked = _asked(int(packet["op"]), int(packet["index"]), value)
+        if asked not in self._answers:
             self.counters["answers_unasked"] += 1
+            return
+        answer = self._answers[asked][0]
+        self._forget(asked, answer)
+        if not answer.done():
+            answer.set_result(value)
+
+    def _forget(self, asked: _Asked, answer: asyncio.Future[int]) -> None:
+        """This answer is not waited for any more."""
+        waiting = self._answers.get(asked, ())
+        if answer in waiting:
+            self._answers[asked].remove(answer)
+            if not self._answers[asked]:
+                del self._answers[asked]
+
+
+def _asked(op: int, index: int, value: int) -> _Asked:
+    """What an answer has in common with its question.
+
+    Paths of a plane share an index: when one's answer gets lost, the next one's must not be taken
+    for it.
+    """
+    return op, index, value >> 32 if op in (Op.READ_PATH, Op.WRITE_PATH) else 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -72,16 +70,9 @@ def wait_until_ready(emulation: Emulation) -> None:
     wait_until(ready, "the agent holds all NICs")
 
 
-def kill_agent(emulation: Emulation) -> None:
-    """End it with SIGKILL, as a crash would."""
-    process = emulation._processes[NIC_AGENT]
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(WITHIN_S)
-
-
-def start_agent(emulation: Emulation) -> None:
-    """Another one in its place."""
-    emulation._start_nic_agent()
+def restart_agent(emulation: Emulation) -> None:
+    """Start it again after `Emulation.kill`."""
+    asyncio.run(emulation.restart(NIC_AGENT))
     wait_until_ready(emulation)
 
 

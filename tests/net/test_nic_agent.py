@@ -4,6 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,19 +22,19 @@ from controller.p4rt import connect, load_program
 from controller.policy import Policy, Spray
 from mrc.agent_client import AgentClient, AgentError
 from tests.net.nic_agents import (
+    WITHIN_S,
     client,
     cut,
     exchange,
     heard,
-    kill_agent,
-    start_agent,
+    restart_agent,
     status,
     wait_until,
     wait_until_ready,
 )
 from tests.net.running import apply, running
-from topologies.emulation import NIC_AGENT, Emulation
-from topologies.processes import REPOSITORY
+from topologies.emulation import NIC_AGENT, Emulation, EmulationError
+from topologies.processes import REPOSITORY, ProcessError
 
 pytestmark = pytest.mark.net
 
@@ -154,11 +160,60 @@ def test_a_nic_that_was_killed_is_held_again(mini: Emulation) -> None:
 
 def test_an_agent_that_was_killed_is_missed_and_another_takes_its_place(mini: Emulation) -> None:
     wait_until_ready(mini)
-    kill_agent(mini)
+    mini.kill(NIC_AGENT)
+    assert mini.killed == [NIC_AGENT]
     with pytest.raises(AgentError):
         status(mini)
-    start_agent(mini)
-    assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0
+    with cut(mini, WIRE):  # unseen by any agent
+        restart_agent(mini)
+        assert mini.killed == []
+        assert exchange(mini, NIC, Op.READ_DOWN_PLANES) == 1 << PLANE
+    wait_until(lambda: exchange(mini, NIC, Op.READ_DOWN_PLANES) == 0, "the plane is back")
+    with pytest.raises(EmulationError, match=f"{NIC_AGENT} is running: `kill {NIC_AGENT}` first"):
+        asyncio.run(mini.restart(NIC_AGENT))
+
+
+def test_an_agent_comes_back_while_a_nic_is_dead(mini: Emulation) -> None:
+    wait_until_ready(mini)
+    mini.kill(NIC)
+    mini.kill(NIC_AGENT)
+    assert mini.killed == [NIC, NIC_AGENT]
+    asyncio.run(mini.restart(NIC_AGENT))
+    others = {name: nic for name, nic in status(mini).items() if name != NIC}
+    assert all(nic["attached"] for nic in others.values())
+    asyncio.run(mini.restart(NIC))
+    apply(mini, Policy())
+    wait_until_ready(mini)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_the_agent_and_its_socket(mini: Emulation, number: signal.Signals) -> None:
+    """However many there are, and whoever listens without reading."""
+    wait_until_ready(mini)
+    process = mini._processes[NIC_AGENT]
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(mini.run_dir.path / SOCKET))
+        silent.send(b'{"command": "subscribe"}\n')
+        started = time.monotonic()
+        while process.running and time.monotonic() < started + WITHIN_S:
+            os.kill(process.pid, number)
+            time.sleep(0.01)
+    assert not process.running
+    assert time.monotonic() < started + 2.0
+    with pytest.raises(ProcessError, match="ended with code 0"):
+        process.check()
+    assert not (mini.run_dir.path / SOCKET).exists()
+    restart_agent(mini)
+
+
+def test_a_second_agent_for_the_same_fabric_is_refused(mini: Emulation) -> None:
+    wait_until_ready(mini)
+    command = [sys.executable, "-m", "controller.nic_agent", "--run-dir", str(mini.run_dir.path)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert second.returncode == 1
+    assert second.stderr.startswith("nic_agent: ")
+    assert second.stderr.endswith("another NIC agent listens on it\n")
+    wait_until_ready(mini)
 
 
 @pytest.mark.parametrize(

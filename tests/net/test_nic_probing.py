@@ -23,15 +23,14 @@ from tests.net.nic_agents import (
     cut,
     exchange,
     heard,
-    kill_agent,
+    restart_agent,
     set_state,
-    start_agent,
     status,
     wait_until,
     wait_until_ready,
 )
 from tests.net.running import apply, counters, running
-from topologies.emulation import Emulation
+from topologies.emulation import NIC_AGENT, Emulation
 from topologies.experiments.traffic import Flow, connected
 from topologies.processes import REPOSITORY
 
@@ -215,8 +214,8 @@ def test_what_an_agent_that_was_killed_knew_the_next_one_finds(mini: Emulation) 
     with black_hole(mini, WIRE):
         set_state(mini, NIC, PATH, EvState.ASSUMED_BAD)
         wait_until(lambda: probed(mini) == {NIC: [list(PATH)]}, "it is probed")
-        kill_agent(mini)
-        start_agent(mini)
+        mini.kill(NIC_AGENT)
+        restart_agent(mini)
         wait_until(lambda: probed(mini) == {NIC: [list(PATH)]}, "it is probed again")
     is_state(mini, PATH, EvState.GOOD)
 
