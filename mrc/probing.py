@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes along chosen paths, and the answering of other hosts' probes (section 3.11).
+"""Probes along chosen paths, and the answering of endpoint requests (section 3.11).
 
 An EV probe is an Endpoint Request with op 1 on the path that is to be tested; the peer answers on
 the same path. A self-probe is the same request in an outer header of our own that leads back to
-this host; its return is the answer.
+this host; its return is the answer. Port status updates (op 0) are for the NIC, which has read them
+in passing; the host says that they have arrived.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Prober:
             self._match(packet, received_ns)
             return
         request = packet.headers[0]
-        if not isinstance(request, Erth) or request.op != EndpointOp.EV_PROBE:
+        if not isinstance(request, Erth) or request.op not in set(EndpointOp):
             self.counters["requests_unsupported"] += 1
             return
         answer = Packet(
@@ -157,7 +158,7 @@ class Prober:
             # Flow label and source port together are the EV: the answer takes the request's.
             Udp(packet.udp.source_port, packet.udp.destination_port),
             Bth(opcode=Opcode.ENDPOINT_RESPONSE, dqp=ENDPOINT_QP, psn=packet.bth.psn & 0xFFFF),
-            (Eeth(op=EndpointOp.EV_PROBE, tx_timestamp=request.tx_timestamp),),
+            (Eeth(op=request.op, tx_timestamp=request.tx_timestamp),),
         )
         ethernet = Ethernet(bytes(frame[6:12]), self._raw.mac)
         try:
@@ -165,6 +166,8 @@ class Prober:
         except BlockingIOError:
             sent = False  # best effort: the protocol never repeats it either
         self.counters["requests_answered" if sent else "answers_lost"] += 1
+        if request.op == EndpointOp.PORT_STATUS_UPDATE:
+            self.counters["port_status_updates"] += 1
 
     def on_response(self, packet: Packet) -> None:
         """An Endpoint Response has come in."""

@@ -15,6 +15,7 @@ from controller.ev_events import Event, EvEvent, LinkEvent
 from controller.fabric import Fabric
 from controller.inventory import Inventory
 from controller.nic_agent.links import link_notices
+from controller.nic_agent.notices import Notices
 from controller.nic_agent.plane_ports import PlaneStates, plane_ports
 from controller.nic_agent.prober import Prober, Turns
 from controller.nic_agent.registers import Op
@@ -58,6 +59,10 @@ class NicAgent:
         self._mask_us: dict[str, float] = {}  # from notice to the NIC's answer
         self._changed = {name: asyncio.Event() for name in self.sessions}
         self._listeners: set[Listener] = set()
+        self._notices = {
+            name: Notices(fabric, session, partial(self._down_planes, name))
+            for name, session in self.sessions.items()
+        }
         turns = Turns()
         self._probers = {
             name: Prober(fabric, session, partial(self._down_planes, name), turns)
@@ -71,6 +76,7 @@ class NicAgent:
             for name, session in self.sessions.items():
                 tasks.create_task(session.run())
                 tasks.create_task(self._keep_mask(name))
+                tasks.create_task(self._notices[name].run())
                 tasks.create_task(self._probers[name].run())
 
     # ---- listeners -----------------------------------------------------------------------------
@@ -118,6 +124,7 @@ class NicAgent:
                 self._tell(LinkEvent(port.nic, port.plane, up))
                 if port.nic in self._changed:
                     self._changed[port.nic].set()
+                    self._notices[port.nic].hear()
 
     async def _keep_mask(self, name: str) -> None:
         """Write the NIC's mask when it has changed, as long as the NIC is ours."""
@@ -136,6 +143,7 @@ class NicAgent:
     async def _prepare(self, session: NicSession) -> None:
         await self._write_mask(session)
         self._probers[session.name].scan()
+        self._notices[session.name].hear()
 
     async def _write_mask(self, session: NicSession) -> None:
         """Write what is true now, until what is in force is what is true."""
@@ -177,5 +185,6 @@ class NicAgent:
             "bad_paths": prober.bad.paths,
             "assumed_down": prober.bad.planes,
             "probes": prober.sent,
+            "notices": self._notices[name].sent,
             "counters": dict(session.counters),
         }

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import NamedTuple
+from zlib import crc32
 
 from controller.addressing import EntropyValue
 from controller.ev_events import EvState
@@ -88,3 +89,19 @@ async def read_assumed_down(exchange: Exchange, group: int) -> tuple[int, int]:
 async def read_inactive(exchange: Exchange, group: int, plane: int) -> int:
     """How many paths of a plane to a T0 group are ASSUMED_BAD or DENIED; 255: so many or more."""
     return await exchange(Op.READ_INACTIVE, group << 3 | plane, 0) & 0xFF
+
+
+class PeerDown(NamedTuple):
+    """What a NIC holds of a peer's ports. `planes`: mask of those without carrier there."""
+
+    planes: int
+    age_s: float
+
+
+async def read_peer_down(exchange: Exchange, peer: int) -> PeerDown:
+    """What a NIC was told by a host's NIC, by the host's address; mask 0 once that is forgotten."""
+    name = crc32(peer.to_bytes(16, "big"))
+    value = await exchange(Op.READ_PEER_DOWN, name & 0x3FF, 0)
+    if value >> 42 != name >> 10:
+        return PeerDown(0, 0.0)  # free, or another peer's
+    return PeerDown(value >> 32 & 0xFF, (value & 0xFFFF_FFFF) * 1.024e-3)

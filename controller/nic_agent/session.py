@@ -220,6 +220,20 @@ class NicSession:
         message = P4PacketOut(payload, op=op, index=index, value=value)
         await self._link.send(message.encode_update(self._schema))
 
+    async def peers(self) -> set[int]:
+        """Addresses of who has a QP with the host, by the table `peers`. Raises DeviceError."""
+        if self._link is None:
+            raise NicUnavailableError(f"{self.name}: {self.why_not_ready}")
+        table = self._schema.tables["peers"]
+        address = table.match_fields["src_addr"].id
+        entries = self._link.read(p4r.Entity(table_entry=p4r.TableEntry(table_id=table.id)))
+        return {
+            int.from_bytes(match.exact.value, "big")
+            async for entry in entries
+            for match in entry.table_entry.match
+            if match.field_id == address
+        }
+
     def _on_packet(self, packet: P4PacketIn) -> None:
         value = int(packet["value"])
         asked = _asked(int(packet["op"]), int(packet["index"]), value)

@@ -61,7 +61,7 @@ def test_the_kernel_says_nothing_to_mrc_packets(pair: Pair) -> None:
     assert (counters["Udp6NoPorts"], counters["Icmp6OutDestUnreachs"]) == ("0", "0")
 
 
-def endpoint_request(lone: Lone, **bth: int) -> bytes:
+def endpoint_request(lone: Lone, erth: Erth | None = None, **bth: int) -> bytes:
     return (
         Ethernet(lone.mac, lone.wire.mac).pack()
         + Packet(
@@ -74,7 +74,7 @@ def endpoint_request(lone: Lone, **bth: int) -> bytes:
             ),
             Udp(0xC123, 4971),
             Bth(**{"opcode": Opcode.ENDPOINT_REQUEST, "dqp": 2, "psn": 0xABCD, **bth}),
-            (Erth(op=1, tx_timestamp=0x1234),),
+            (erth or Erth(op=1, tx_timestamp=0x1234),),
         ).build()
     )
 
@@ -93,6 +93,30 @@ def test_the_responder_answers_on_the_path_that_the_request_took(lone: Lone) -> 
     assert packet.ipv6.destination == ipv6_bytes(RIGHT_ADDRESS)
     assert (packet.bth.opcode, packet.bth.dqp, packet.bth.psn) == (0xD9, 2, 0xABCD)
     assert packet.headers == (Eeth(op=1, tx_timestamp=0x1234),)
+
+
+def test_a_port_status_update_is_answered_on_its_path(lone: Lone) -> None:
+    """What it says is for the NIC, which has read it in passing."""
+    update = Erth(op=0, port_status_mask=0b1101, tx_timestamp=0x4321)
+    lone.wire.send(endpoint_request(lone, update, psn=0x8001))
+    packet = parse_packet(lone.wire.receive()[14:], verify=True)
+    assert isinstance(packet, Packet)
+    assert packet.ipv6.flow_label == 0xE2405
+    assert (packet.ipv6.dscp, packet.ipv6.destination) == (46, ipv6_bytes(RIGHT_ADDRESS))
+    assert (packet.bth.opcode, packet.bth.dqp, packet.bth.psn) == (0xD9, 2, 0x8001)
+    assert packet.headers == (Eeth(op=0, tx_timestamp=0x4321),)
+    probing = run(lone.client.stats())["probing"]
+    assert probing == {"requests_answered": 1, "port_status_updates": 1}
+
+
+@pytest.mark.parametrize("op", [2, 3])
+def test_an_endpoint_request_that_means_nothing_is_not_answered(lone: Lone, op: int) -> None:
+    lone.wire.send(endpoint_request(lone, Erth(op=op)))
+    lone.wire.send(endpoint_request(lone))
+    packet = parse_packet(lone.wire.receive()[14:])
+    assert packet.headers == (Eeth(op=1, tx_timestamp=0x1234),)
+    probing = run(lone.client.stats())["probing"]
+    assert probing == {"requests_answered": 1, "requests_unsupported": 1}
 
 
 def test_what_is_no_probe_is_not_answered_but_counted(lone: Lone) -> None:
