@@ -215,24 +215,25 @@ class NicSession:
 
     async def packet_out(self, payload: bytes, *, op: int, index: int, value: int) -> None:
         """Send a packet to the NIC's program. Raises DeviceError."""
-        if self._link is None:
-            raise NicUnavailableError(f"{self.name}: {self.why_not_ready}")
         message = P4PacketOut(payload, op=op, index=index, value=value)
-        await self._link.send(message.encode_update(self._schema))
+        await self._open_link().send(message.encode_update(self._schema))
 
     async def peers(self) -> set[int]:
         """Addresses of who has a QP with the host, by the table `peers`. Raises DeviceError."""
-        if self._link is None:
-            raise NicUnavailableError(f"{self.name}: {self.why_not_ready}")
         table = self._schema.tables["peers"]
         address = table.match_fields["src_addr"].id
-        entries = self._link.read(p4r.Entity(table_entry=p4r.TableEntry(table_id=table.id)))
+        everything = p4r.Entity(table_entry=p4r.TableEntry(table_id=table.id))
         return {
             int.from_bytes(match.exact.value, "big")
-            async for entry in entries
+            async for entry in self._open_link().read(everything)
             for match in entry.table_entry.match
             if match.field_id == address
         }
+
+    def _open_link(self) -> DeviceConnection:
+        if self._link is None:
+            raise NicUnavailableError(f"{self.name}: {self.why_not_ready}")
+        return self._link
 
     def _on_packet(self, packet: P4PacketIn) -> None:
         value = int(packet["value"])

@@ -19,14 +19,13 @@ from mrc.agent_client import AgentClient
 from tests.net.nic_agents import (
     client,
     cut,
-    kill_agent,
-    start_agent,
+    restart_agent,
     status,
     wait_until,
     wait_until_ready,
 )
 from tests.net.running import running
-from topologies.emulation import Emulation
+from topologies.emulation import NIC_AGENT, Emulation
 from topologies.processes import REPOSITORY
 
 pytestmark = pytest.mark.net
@@ -135,17 +134,17 @@ def test_only_peers_are_told_again_and_again(mini: Emulation) -> None:
 def test_an_agent_that_died_does_no_lasting_harm(mini: Emulation) -> None:
     with cut(mini, WIRE):
         wait_until(lambda: set(known(mini).values()) == {1 << PLANE}, "all NICs know")
-        kill_agent(mini)
+        mini.kill(NIC_AGENT)
         killed_s = time.monotonic()
     # The new one finds the port up, and has nothing to say.
-    start_agent(mini)
+    restart_agent(mini)
     assert said(mini) == 0
     wait_until(lambda: not any(known(mini).values()), "the NICs have forgotten")
     assert 3.0 < time.monotonic() - killed_s < NOTICE_LIFE_S + 4.0
 
 
 def test_an_agent_that_starts_with_a_port_down_says_so(mini: Emulation) -> None:
-    kill_agent(mini)
+    mini.kill(NIC_AGENT)
     with cut(mini, WIRE):
-        start_agent(mini)
+        restart_agent(mini)
         wait_until(lambda: set(known(mini).values()) == {1 << PLANE}, "all NICs know")
