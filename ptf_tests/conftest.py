@@ -201,12 +201,16 @@ def _spray_groups() -> Iterator[int]:
 
 
 @pytest.fixture
-def spray_group(_spray_groups: Iterator[int]) -> int:
-    """A group that no test has used: the round robin's registers still start at 0."""
-    return next(_spray_groups)
+def spray_group(_spray_groups: Iterator[int], _benches: dict[str, Bench]) -> int:
+    """A group that no test has used: the round robin's registers still start at 0, paths are GOOD."""
+    group = next(_spray_groups)
+    nic_world.forget_path_states(_benches["nic"].device, group)
+    return group
 
 
 @pytest.fixture
-def second_spray_group(_spray_groups: Iterator[int]) -> int:
+def second_spray_group(_spray_groups: Iterator[int], _benches: dict[str, Bench]) -> int:
     """Another one."""
-    return next(_spray_groups)
+    group = next(_spray_groups)
+    nic_world.forget_path_states(_benches["nic"].device, group)
+    return group

@@ -402,7 +402,13 @@ class TestStates:
 
     def states(self, bench: Bench, group: int) -> list[int]:
         values = (
-            ask_cpu(bench.device, OP_READ_PATH, 0, self.index(group, way) << 32)[2] for way in WAYS
+            ask_cpu(
+                bench.device,
+                OP_READ_PATH,
+                path_group(group) << 3 | way >> 13,
+                self.index(group, way) << 32,
+            )[2]
+            for way in WAYS
         )
         return [value >> 6 & 3 for value in values]
 
