@@ -45,7 +45,7 @@ from ptf_tests.packets import (
     srh,
     tcp,
 )
-from ptf_tests.world import BLOCK
+from ptf_tests.world import BLOCK, DSCPS
 
 EV = 0x6A5B
 
@@ -161,7 +161,7 @@ class TestDecapsulation:
 
     def test_every_inner_dscp_and_flow_label_is_kept(self, host_nic: Bench) -> None:
         packets = [
-            mrc(Opcode.SACK, PEER, HOST, dscp=n, flow_label=n * 0x4111 & 0xFFFFF) for n in range(64)
+            mrc(Opcode.SACK, PEER, HOST, dscp=n, flow_label=n * 0x4111 & 0xFFFFF) for n in DSCPS
         ]
         host_nic.check(*(delivered(1, outer(own(1), packet), packet) for packet in packets))
 

@@ -59,7 +59,7 @@ from ptf_tests.packets import (
     mrc,
     tcp,
 )
-from ptf_tests.world import BLOCK, locator_block
+from ptf_tests.world import BLOCK, DSCPS, locator_block
 
 EV = path_ev(plane=5, uplink=700, path_tag=3)
 
@@ -112,7 +112,7 @@ class TestEncapsulation:
 
     def test_dscp_and_ecn_are_copied_out(self, host_nic: Bench) -> None:
         host_nic.check(
-            *(chosen(write(dscp=dscp, ecn=ecn), EV) for dscp in range(64) for ecn in range(4))
+            *(chosen(write(dscp=dscp, ecn=ecn), EV) for dscp in DSCPS for ecn in range(4))
         )
 
     def test_inner_hop_limit_is_the_hosts(self, host_nic: Bench) -> None:

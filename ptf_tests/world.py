@@ -172,14 +172,18 @@ def port_to_host(port: int = DOWNLINK, **changed: int) -> P4TableEntry:
     return entry("port_config", {"port": port}, P4TableAction("to_host", **settings | changed))
 
 
+CONTROL_DSCPS = (CODE_POINTS.control, CODE_POINTS.trimmed, CODE_POINTS.trimmed_lasthop)
+# All code points in an order in which none overtakes another one on a port.
+DSCPS = (*CONTROL_DSCPS, *(dscp for dscp in range(64) if dscp not in CONTROL_DSCPS))
+
+
 def queue_entries() -> list[P4TableEntry]:
     """Traffic classes, and two ports of the T0 with queues."""
-    control = (CODE_POINTS.control, CODE_POINTS.trimmed, CODE_POINTS.trimmed_lasthop)
     return [
         traffic_class(CODE_POINTS.trimmable, "data_trim"),
         traffic_class(CODE_POINTS.trimmable_retx, "data_trim"),
         traffic_class(CODE_POINTS.no_trim, "data_no_trim"),
-        *(traffic_class(dscp, "control_class") for dscp in control),
+        *(traffic_class(dscp, "control_class") for dscp in CONTROL_DSCPS),
         port_to_switch(),
         port_to_host(),
     ]
