@@ -21,10 +21,12 @@ from controller.heatmap_figure import HeatMapFigureError
 from controller.inventory import Inventory, InventoryError, default_run_dir, running_fabric
 from controller.overlay import Overlay, bind
 from controller.p4rt import DeviceError
+from controller.path_states import PathStateError
 from controller.policy import Policy, PolicyError, load_policy
 from controller.sampler import RecorderError
 from controller.samples import SamplesError
 from controller.timeseries_figure import SeriesFigureError
+from mrc.agent_client import AgentError
 from topologies.schema import TopologyError, load_topology
 
 POLICY_FILE = "policy.yaml"
@@ -60,11 +62,13 @@ class CommandError(Exception):
 
 
 KNOWN_ERRORS = (
+    AgentError,
     CommandError,
     DeviceError,
     FabricError,
     HeatMapFigureError,
     InventoryError,
+    PathStateError,
     PolicyError,
     RecorderError,
     SamplesError,
