@@ -84,15 +84,18 @@ def watch(
             clock = datetime.now().strftime("%H:%M:%S.%f")[:-3]
             console.print(f"{clock} {in_words(fabric, event)}", soft_wrap=True, markup=False)
 
-    asyncio.run(_watch(session, tell, seconds))
+    until = f"for {seconds:g} s" if seconds else "until Ctrl-C"
+    asyncio.run(_watch(session, tell, seconds, f"watching {len(wanted)} NICs {until}"))
     if not as_json:
         print_suspects(rank(fabric, bad), len(bad))
 
 
-async def _watch(session: Session, tell: Callable[[Event], None], seconds: float | None) -> None:
+async def _watch(
+    session: Session, tell: Callable[[Event], None], seconds: float | None, watching: str
+) -> None:
     """Until the time is over or a signal comes. AgentError when there is no agent at first."""
     await agent_client(session).status()
-    listening = asyncio.create_task(_listen(session, tell))
+    listening = asyncio.create_task(_listen(session, tell, watching))
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
     for number in signals:
@@ -107,23 +110,26 @@ async def _watch(session: Session, tell: Callable[[Event], None], seconds: float
             loop.remove_signal_handler(number)
 
 
-async def _listen(session: Session, tell: Callable[[Event], None]) -> None:
+async def _listen(session: Session, tell: Callable[[Event], None], watching: str) -> None:
     """For ever; says so when the agent has gone, and waits for the next one."""
+    client = agent_client(session)
     gone = False
+
+    def subscribed() -> None:
+        nonlocal gone
+        back = "the NIC agent is back; what happened in between was not told"
+        errors.print(back if gone else watching)
+        gone = False
+
     while True:
         try:
-            client = agent_client(session)
-            if gone:
-                await client.status()
-                errors.print("the NIC agent is back; what happened in between was not told")
-                gone = False
-            async for event in client.events():
+            async for event in client.events(subscribed):
                 if isinstance(event, int):
                     errors.print(f"{event} events were lost: they came faster than they are read")
                 else:
                     tell(event)
         except AgentError:
-            pass
+            pass  # none there: said once, below
         if not gone:
             errors.print("the NIC agent has gone; waiting for it")
             gone = True

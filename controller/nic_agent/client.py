@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +33,10 @@ class NicAgentClient:
         answer = await self._client.call("exchange", parameters)
         return int(answer["value"])
 
-    async def events(self) -> AsyncIterator[Event | int]:
-        """Everything that happens from now on; a number says that so many events were lost.
+    async def events(
+        self, on_subscribed: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[Event | int]:
+        """Everything that happens from `on_subscribed` on; a number: so many events were lost.
 
         Ends when the agent does.
         """
@@ -47,6 +49,7 @@ class NicAgentClient:
             answer = json.loads(await reader.readline() or '{"ok": false, "error": "it has ended"}')
             if not answer["ok"]:
                 raise AgentError(f"NIC agent at {self.path}: {answer['error']}")
+            on_subscribed()
             while line := await reader.readline():
                 values = json.loads(line)
                 lost = values["event"] == "lost"
