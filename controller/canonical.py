@@ -4,15 +4,21 @@
 A server may pad byte strings, return the actions of a one-shot set in another order, or split a
 weight over equal actions; none of that is a difference. Here an entry is a key (table, priority,
 match) and a value (its action), all in integers. Counters, meters and cookies are not part of it.
+
+Multicast groups are entries as well: of the table `MULTICAST_GROUPS`, which no program has, with
+the group's id as the match and its replicas as the value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from finsy import P4Schema, P4TableEntry
+from finsy import P4MulticastGroupEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
+
+MULTICAST_GROUPS: Final = "multicast_groups"
+MULTICAST_TABLE_ID: Final = 0  # a table's id is never 0
 
 EXACT, LPM, TERNARY, RANGE, OPTIONAL = "exact", "lpm", "ternary", "range", "optional"
 
@@ -62,8 +68,15 @@ class Reference(NamedTuple):
     number: int
 
 
-Value: TypeAlias = Call | OneShot | Reference
+class Replicas(NamedTuple):
+    """Where a multicast group sends its copies: (port, instance), sorted."""
+
+    replicas: tuple[tuple[int, int], ...]
+
+
+Value: TypeAlias = Call | OneShot | Reference | Replicas
 Entries: TypeAlias = dict[Key, Value]
+DesiredEntry: TypeAlias = P4TableEntry | P4MulticastGroupEntry
 
 
 class UnsupportedEntryError(ValueError):
@@ -168,11 +181,42 @@ def _value(action: p4r.TableAction) -> Value:
     raise UnsupportedEntryError("the entry has no action")
 
 
+def multicast_key(group_id: int) -> Key:
+    """The key of a multicast group."""
+    return Key(MULTICAST_TABLE_ID, (Field(0, EXACT, group_id),))
+
+
+def _multicast_group(entry: p4r.MulticastGroupEntry) -> tuple[Key, Replicas]:
+    replicas = []
+    for replica in entry.replicas:
+        kind = replica.WhichOneof("port_kind")
+        port = _number(replica.port) if kind == "port" else replica.egress_port
+        replicas.append((port, replica.instance))
+    return multicast_key(entry.multicast_group_id), Replicas(tuple(sorted(replicas)))
+
+
+def _encode_multicast_group(key: Key, value: Value | None) -> p4r.Entity:
+    assert value is None or isinstance(value, Replicas)
+    # By number, which every version of P4Runtime knows.
+    replicas = [
+        p4r.Replica(egress_port=port, instance=instance)
+        for port, instance in (value.replicas if value else ())
+    ]
+    group = p4r.MulticastGroupEntry(multicast_group_id=key.match[0].value, replicas=replicas)
+    return p4r.Entity(
+        packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(
+            multicast_group_entry=group
+        )
+    )
+
+
 def _encode_value(value: Value) -> p4r.TableAction:
     if isinstance(value, Call):
         return p4r.TableAction(action=_encode_call(value))
     if isinstance(value, OneShot):
         return p4r.TableAction(action_profile_action_set=_encode_one_shot(value))
+    if isinstance(value, Replicas):
+        raise UnsupportedEntryError("a table entry has no replicas")
     if value.kind == "member":
         return p4r.TableAction(action_profile_member_id=value.number)
     return p4r.TableAction(action_profile_group_id=value.number)
@@ -195,27 +239,42 @@ def to_message(key: Key, value: Value | None) -> p4r.TableEntry:
     )
 
 
-def wanted_entries(entities: Iterable[P4TableEntry], schema: P4Schema) -> Entries:
+def to_entity(key: Key, value: Value | None) -> p4r.Entity:
+    """What an update carries: the table entry or multicast group; without a value its name only."""
+    if key.table_id == MULTICAST_TABLE_ID:
+        return _encode_multicast_group(key, value)
+    return p4r.Entity(table_entry=to_message(key, value))
+
+
+def wanted_entries(entities: Iterable[DesiredEntry], schema: P4Schema) -> Entries:
     """Encode desired entries with the program's P4Info.
 
-    Raises UnsupportedEntryError for anything that is not a plain table entry, and ValueError (from
-    finsy) when a table, field, action or value does not exist in the program, or two entries share
-    a key.
+    Raises UnsupportedEntryError for anything that is neither a plain table entry nor a multicast
+    group, and ValueError (from finsy) when a table, field, action or value does not exist in the
+    program, or two entries share a key.
     """
     entries: Entries = {}
     for entity in entities:
+        if isinstance(entity, P4MulticastGroupEntry):
+            engine = entity.encode(schema).packet_replication_engine_entry
+            _add(entries, *_multicast_group(engine.multicast_group_entry))
+            continue
         if not isinstance(entity, P4TableEntry) or not entity.table_id:
-            raise UnsupportedEntryError(f"push handles table entries only, not {entity!r}")
+            raise UnsupportedEntryError(
+                f"push handles table entries and multicast groups only, not {entity!r}"
+            )
         if entity.is_default_action or entity.idle_timeout_ns or entity.meter_config is not None:
             raise UnsupportedEntryError(
                 f"push handles neither default actions nor idle time-outs nor meters: {entity!r}"
             )
-        message = entity.encode_entry(schema)
-        key, value = from_message(message)
-        if key in entries:
-            raise ValueError(f"two entries with the same key are wanted: {entity!r}")
-        entries[key] = value
+        _add(entries, *from_message(entity.encode_entry(schema)))
     return entries
+
+
+def _add(entries: Entries, key: Key, value: Value) -> None:
+    if key in entries:
+        raise ValueError(f"two entries with the same key are wanted: {key!r}")
+    entries[key] = value
 
 
 def held_entries(messages: Iterable[p4r.Entity], schema: P4Schema) -> Entries:
@@ -223,6 +282,11 @@ def held_entries(messages: Iterable[p4r.Entity], schema: P4Schema) -> Entries:
     constant = {table.id for table in schema.tables if table.is_const}
     entries: Entries = {}
     for message in messages:
+        if message.WhichOneof("entity") == "packet_replication_engine_entry":
+            engine = message.packet_replication_engine_entry
+            key, replicas = _multicast_group(engine.multicast_group_entry)
+            entries[key] = replicas
+            continue
         entry = message.table_entry
         if entry.is_default_action or entry.is_const or entry.table_id in constant:
             continue
@@ -232,8 +296,14 @@ def held_entries(messages: Iterable[p4r.Entity], schema: P4Schema) -> Entries:
 
 
 def count_by_table(entries: Iterable[Key], schema: P4Schema) -> Mapping[str, int]:
-    """Number of entries by table alias; every table that the controller can write is listed."""
+    """Number of entries by table alias; every table that the controller can write is listed, and
+    the multicast groups."""
     counts = {table.id: 0 for table in schema.tables if not table.is_const}
+    groups = 0
     for key in entries:
-        counts[key.table_id] = counts.get(key.table_id, 0) + 1
-    return {schema.tables[table_id].alias: count for table_id, count in counts.items()}
+        if key.table_id == MULTICAST_TABLE_ID:
+            groups += 1
+        else:
+            counts[key.table_id] = counts.get(key.table_id, 0) + 1
+    by_alias = {schema.tables[table_id].alias: count for table_id, count in counts.items()}
+    return by_alias | {MULTICAST_GROUPS: groups}

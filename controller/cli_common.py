@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 import typer.core
-from finsy import P4TableEntry
 from rich.console import Console
 from rich.table import Table
 
+from controller.canonical import DesiredEntry
 from controller.entries import desired_entries
 from controller.fabric import Fabric, FabricError
 from controller.heatmap_figure import HeatMapFigureError
@@ -162,7 +162,7 @@ class Session:
             return self.applied_policy
         return None
 
-    def desired(self) -> dict[str, list[P4TableEntry]]:
+    def desired(self) -> dict[str, list[DesiredEntry]]:
         """The wanted entries of every running device, by name."""
         return {
             name: desired_entries(self.fabric, name, self.overlay)

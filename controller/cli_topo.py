@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from finsy import P4IndirectAction, P4TableAction, P4TableEntry
+from finsy import P4IndirectAction, P4MulticastGroupEntry, P4TableAction
 
 from controller.addressing import AddressError, DeviceKind, EntropyValue, Usid, ipv6, mac_text
+from controller.canonical import DesiredEntry
 from controller.cli_common import (
     CommandError,
     PolicyOption,
@@ -29,7 +30,13 @@ from controller.entries import desired_entries
 from controller.fabric import Device, Fabric
 from controller.overlay import Overlay
 from controller.path import Hop, Trace, trace
-from controller.words import action_words, match_words, params_words
+from controller.words import (
+    action_words,
+    entry_action_words,
+    match_words,
+    params_words,
+    table_word,
+)
 from topologies.schema import TopologyError, check_emulable, load_topology
 
 topo = typer.Typer(no_args_is_help=True, help="Show or check a topology.")
@@ -134,9 +141,10 @@ def routes_show(
     rows = plain_table("Table", "Match", "Action", fold=("Action",))
     tables = []
     for entry in _device_entries(session, session.fabric.device(device)):
-        tables.append(entry.table_id)
-        if table in (None, entry.table_id):
-            rows.add_row(entry.table_id, _match(entry), action_words(entry.action))
+        name = table_word(entry)
+        tables.append(name)
+        if table in (None, name):
+            rows.add_row(name, _match(entry), entry_action_words(entry))
     if table is not None and table not in tables:
         known = ", ".join(dict.fromkeys(tables))
         raise CommandError(f"{device} has no entries in a table {table!r}; it has {known}")
@@ -186,31 +194,35 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         raise CommandError(f"cannot write {output}: {error.strerror}") from error
 
 
-def _device_entries(session: Session, device: Device) -> list[P4TableEntry]:
+def _device_entries(session: Session, device: Device) -> list[DesiredEntry]:
     if device.kind is DeviceKind.HOST:
         raise CommandError(f"{device.name} is a host and has no tables; its NIC has")
     return desired_entries(session.fabric, device.name, session.overlay)
 
 
-def _write_json(entries: Iterable[tuple[str, P4TableEntry]], file: TextIO) -> None:
+def _write_json(entries: Iterable[tuple[str, DesiredEntry]], file: TextIO) -> None:
     """An array with one entry a line, so that a large export can be read line by line as well."""
     separator = "[\n"
     for device, entry in entries:
-        where = {"device": device, "table": entry.table_id, "match": match_words(entry)}
-        file.write(separator + json.dumps({**where, **_taken_apart(entry.action)}))
+        where = {"device": device, "table": table_word(entry), "match": match_words(entry)}
+        if isinstance(entry, P4MulticastGroupEntry):
+            does: dict[str, Any] = {"ports": entry.replicas_str().split()}
+        else:
+            does = _taken_apart(entry.action)
+        file.write(separator + json.dumps({**where, **does}))
         separator = ",\n"
     file.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
-def _write_csv(entries: Iterable[tuple[str, P4TableEntry]], file: TextIO) -> None:
+def _write_csv(entries: Iterable[tuple[str, DesiredEntry]], file: TextIO) -> None:
     """Match and action in words; structure is for JSON."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["device", "table", "match", "action"])
     for device, entry in entries:
-        writer.writerow([device, entry.table_id, _match(entry), action_words(entry.action)])
+        writer.writerow([device, table_word(entry), _match(entry), entry_action_words(entry)])
 
 
-def _match(entry: P4TableEntry) -> str:
+def _match(entry: DesiredEntry) -> str:
     return " ".join(f"{name}={value}" for name, value in match_words(entry).items())
 
 

@@ -34,3 +34,4 @@ class DropReason(IntEnum):
     TAIL_DROP = 19
     TRIM_DROP = 20
     NO_PATH = 21
+    DUPLICATE = 22

@@ -13,12 +13,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from finsy import P4IndirectAction, P4TableAction, P4TableEntry, P4TableMatch
+from finsy import (
+    P4IndirectAction,
+    P4MulticastGroupEntry,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
 from numpy.typing import NDArray
 
 from controller import addressing as addr
 from controller.addressing import DeviceKind
 from controller.apportion import Counts, smallest_proportion
+from controller.canonical import DesiredEntry
+from controller.copy_entries import copy_entries
 from controller.fabric import Device, Fabric
 from controller.nic_entries import nic_entries
 from controller.overlay import Overlay, bind
@@ -48,6 +56,11 @@ TABLE_SIZES = {
         "group_cfg": 1024,
         "plane_sets": 4096,
         "slots": 131072,
+        "bundles": 16384,
+        "copy_turns": 2048,
+        "copy_classes": 64,
+        "copy_macs": 16,
+        "duplicate_classes": 64,
         "own_sid": 16,
         "own_address": 16,
         "link_macs": 16,
@@ -68,7 +81,7 @@ def program_of(device: Device) -> str:
 
 def desired_entries(
     fabric: Fabric, device_name: str, policy: Policy | Overlay
-) -> list[P4TableEntry]:
+) -> list[DesiredEntry]:
     """All entries of one device.
 
     A `Policy` is bound to the fabric first; who asks for many devices binds it once
@@ -81,8 +94,10 @@ def desired_entries(
     block = P4TableEntry(
         "locator_block", match=P4TableMatch(block=fabric.block), action=P4TableAction("in_block")
     )
+    entries: list[DesiredEntry]
     if program == "nic":
-        entries = [block, *nic_entries(overlay, device)]
+        own = nic_entries(overlay, device)
+        entries = [block, *own, *copy_entries(overlay, device, own)]
     else:
         queues = queue_entries(fabric, device, overlay.policy.queues)
         entries = [block, *_switch_entries(overlay, device), *queues]
@@ -90,8 +105,9 @@ def desired_entries(
     return entries
 
 
-def _check_sizes(device: Device, program: str, entries: Sequence[P4TableEntry]) -> None:
-    used = Counter(entry.table_id for entry in entries)
+def _check_sizes(device: Device, program: str, entries: Sequence[DesiredEntry]) -> None:
+    tables = [entry for entry in entries if not isinstance(entry, P4MulticastGroupEntry)]
+    used = Counter(entry.table_id for entry in tables)
     for table, size in TABLE_SIZES[program].items():
         if used[table] > size:
             raise PolicyError(
@@ -100,7 +116,7 @@ def _check_sizes(device: Device, program: str, entries: Sequence[P4TableEntry]) 
             )
     members = sum(
         len(entry.action.action_set or ())
-        for entry in entries
+        for entry in tables
         if isinstance(entry.action, P4IndirectAction)
     )
     if members > ECMP_SELECTOR_SIZE:

@@ -109,6 +109,13 @@ def bind(policy: Policy, fabric: Fabric) -> Overlay:
         if all(known) and _is_general(entry):
             base_weights[entry.plane, entry.uplink] = entry.weight
 
+    for i, redundant in enumerate(policy.redundancy):
+        if redundant.copies > planes:
+            faults.append(
+                f"redundancy.{i}.copies: {fabric.name} has {planes} planes, too few for "
+                f"{redundant.copies} copies; allowed: at most as many copies as planes"
+            )
+
     nic_allowed = np.ones((planes, fabric.host_count), dtype=np.bool_)
     t0_allowed = np.ones((planes, groups), dtype=np.bool_)
     link_allowed = np.ones((planes, groups, uplinks), dtype=np.bool_)

@@ -316,9 +316,14 @@ class DeviceConnection:
             raise DeviceError(f"reading: {_describe(error)}") from None
 
     async def read_tables(self) -> list[p4r.Entity]:
-        """All entries of all tables, without counters and default actions."""
-        everything = p4r.Entity(table_entry=p4r.TableEntry())
-        return [entity async for entity in self.read(everything)]
+        """All entries of all tables, without counters and default actions, and all multicast
+        groups."""
+        groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
+        everything = (
+            p4r.Entity(table_entry=p4r.TableEntry()),
+            p4r.Entity(packet_replication_engine_entry=groups),
+        )
+        return [entity async for entity in self.read(*everything)]
 
     async def write(self, updates: Sequence[p4r.Update]) -> list[UpdateError]:
         """Write one batch; returns the updates that were refused, the others are in force.

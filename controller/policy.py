@@ -22,10 +22,13 @@
       packet_admission_fail_action: drop_and_trim  # drop_and_trim | drop
       packet_trim_threshold: 100
       packet_trim_size: 256                        # bytes of a trimmed frame, at most
+    redundancy:                                    # WRITEs of these DSCPs are sent more than once
+      - {dscp: 10, copies: 2, mode: planes}        # each copy on a plane of its own
 
 `deny` and weights change what senders choose; the static tables of the switches stay, so that
 probes can still reach what is denied. `controller.overlay` says what a policy means for a given
-fabric, and `controller.queue_entries` what `queues` means for a switch.
+fabric, `controller.queue_entries` what `queues` means for a switch, and `controller.copy_entries`
+what `redundancy` means for a NIC.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from mrc.options import DEFAULT_OPTIONS
 from topologies.yaml_model import load_model
 
 MAX_SLOTS_PER_PLANE = 4096
@@ -135,6 +139,32 @@ class Queues(_Model):
         return maximum
 
 
+class Redundancy(_Model):
+    """A traffic class of which each WRITE packet is sent more than once."""
+
+    dscp: int = Field(ge=0, le=63)
+    copies: int = Field(default=2, ge=2, le=3)
+    mode: Literal["planes"] = Field(
+        default="planes", description="planes: the sender's NIC sends each copy on another plane"
+    )
+
+    @field_validator("dscp")
+    @classmethod
+    def _not_of_the_switches(cls, dscp: int) -> int:
+        points = DEFAULT_OPTIONS.code_points
+        taken = {
+            points.trimmed: "trimmed packets",
+            points.trimmed_lasthop: "packets trimmed on the last hop",
+            points.control: "control packets",
+        }
+        if dscp in taken:
+            raise ValueError(
+                f"{dscp} is the DSCP of {taken[dscp]}; allowed: 0..63 without "
+                f"{', '.join(map(str, sorted(taken)))}"
+            )
+        return dscp
+
+
 class Policy(_Model):
     """A whole policy; without a file everything is sprayed evenly."""
 
@@ -144,6 +174,24 @@ class Policy(_Model):
     path_weights: tuple[PathWeight, ...] = Field(default=(), strict=False)
     deny: Deny = Deny()
     queues: Queues = Queues()
+    redundancy: tuple[Redundancy, ...] = Field(default=(), strict=False)
+
+    @field_validator("redundancy")
+    @classmethod
+    def _classes_differ(
+        cls, classes: tuple[Redundancy, ...], info: ValidationInfo
+    ) -> tuple[Redundancy, ...]:
+        dscps = [item.dscp for item in classes]
+        for dscp in dscps:
+            if dscps.count(dscp) > 1:
+                raise ValueError(f"DSCP {dscp} is in it twice; allowed: each once")
+        spray = info.data.get("spray")
+        if classes and spray is not None and spray.mode == "ecmp":
+            raise ValueError(
+                "spray mode ecmp gives each flow one path; allowed with redundancy: "
+                "random, round_robin"
+            )
+        return classes
 
 
 class _VersionedPolicy(Policy):

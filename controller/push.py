@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from finsy import P4Schema, P4TableEntry
+from finsy import P4Schema
 
-from controller.canonical import Entries, held_entries, wanted_entries
+from controller.canonical import DesiredEntry, Entries, held_entries, wanted_entries
 from controller.inventory import Device, Inventory
 from controller.p4rt import (
     BATCH_UPDATES,
@@ -88,7 +88,7 @@ OnProgress = Callable[[Progress], None]
 
 async def push(
     inventory: Inventory,
-    desired: Mapping[str, Sequence[P4TableEntry]],
+    desired: Mapping[str, Sequence[DesiredEntry]],
     *,
     programs: Mapping[str, P4Schema] | None = None,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
@@ -122,7 +122,7 @@ async def _push_device(
     name: str,
     device: Device,
     schema: P4Schema,
-    desired: Sequence[P4TableEntry],
+    desired: Sequence[DesiredEntry],
     connect_timeout_s: float,
     tell: OnProgress,
 ) -> DeviceReport:

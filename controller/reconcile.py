@@ -24,16 +24,27 @@ from enum import Enum
 from finsy import P4Schema
 from finsy.proto import p4r
 
-from controller.canonical import Call, Entries, Key, Value, count_by_table, to_message
+from controller.canonical import (
+    MULTICAST_GROUPS,
+    MULTICAST_TABLE_ID,
+    Call,
+    Entries,
+    Key,
+    Value,
+    count_by_table,
+    to_entity,
+)
 
 # Which tables an entry refers to, by alias.
 REFERS_TO: Mapping[str, tuple[str, ...]] = {
     "ipv6_fib": ("ecmp_groups",),
     "destinations": ("group_cfg", "plane_sets"),
-    "group_cfg": ("slots", "plane_sets"),
+    "group_cfg": ("slots", "plane_sets", "bundles"),
+    "copy_classes": (MULTICAST_GROUPS, "copy_turns", "bundles", "group_cfg", "copy_macs"),
 }
 # Filled as QPs are set up (controller/peers.py), not by policies: a push leaves them as they are.
 RUNTIME_TABLES = ("peers",)
+MULTICAST_GROUP_IDS = 0xFFFF  # 1 and up, in 16 bits
 PLANE_SET_NUMBERS = range(256)  # the key's width in nic.p4
 
 
@@ -55,8 +66,7 @@ class Change:
 
     def message(self) -> p4r.Update:
         """The update to send."""
-        entity = p4r.Entity(table_entry=to_message(self.key, self.value))
-        return p4r.Update(type=self.kind.value, entity=entity)
+        return p4r.Update(type=self.kind.value, entity=to_entity(self.key, self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,8 @@ def table_ranks(schema: P4Schema) -> dict[int, int]:
     def rank(alias: str) -> int:
         return 1 + max((rank(other) for other in REFERS_TO.get(alias, ())), default=-1)
 
-    return {table.id: rank(table.alias) for table in schema.tables}
+    ranks = {table.id: rank(table.alias) for table in schema.tables}
+    return ranks | {MULTICAST_TABLE_ID: rank(MULTICAST_GROUPS)}
 
 
 def diff(wanted: Entries, held: Entries, ranks: Mapping[int, int]) -> Plan:
@@ -130,16 +141,20 @@ def diff(wanted: Entries, held: Entries, ranks: Mapping[int, int]) -> Plan:
 
 def _check_sizes(wanted: Entries, held: Entries, schema: P4Schema) -> None:
     for alias, count in count_by_table(wanted, schema).items():
-        size = schema.tables[alias].size
+        size = _size(alias, schema)
         if count > size:
             raise CapacityError(f"table {alias} holds {size} entries, {count} are wanted")
     for alias, count in count_by_table(wanted.keys() | held.keys(), schema).items():
-        size = schema.tables[alias].size
+        size = _size(alias, schema)
         if count > size:
             raise CapacityError(
                 f"table {alias} holds {size} entries, the change needs {count} for a moment (old "
                 "ones are deleted last, so that no packet misses one): make it in smaller steps"
             )
+
+
+def _size(alias: str, schema: P4Schema) -> int:
+    return MULTICAST_GROUP_IDS if alias == MULTICAST_GROUPS else schema.tables[alias].size
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +166,9 @@ class NicLayout:
     slots: int
     slots_group: int  # field ids
     slots_generation: int
+    bundles: int
+    bundles_group: int  # field ids
+    bundles_generation: int
     plane_sets: int
     plane_sets_set: int  # field id
     generation_params: Mapping[int, int]  # action id -> parameter id
@@ -163,12 +181,16 @@ def nic_layout(schema: P4Schema) -> NicLayout | None:
     if group_cfg is None:
         return None
     slots, plane_sets = schema.tables["slots"], schema.tables["plane_sets"]
+    bundles = schema.tables["bundles"]
     return NicLayout(
         group_cfg=group_cfg.id,
         group_cfg_group=group_cfg.match_fields["group_id"].id,
         slots=slots.id,
         slots_group=slots.match_fields["group_id"].id,
         slots_generation=slots.match_fields["generation"].id,
+        bundles=bundles.id,
+        bundles_group=bundles.match_fields["group_id"].id,
+        bundles_generation=bundles.match_fields["generation"].id,
         plane_sets=plane_sets.id,
         plane_sets_set=plane_sets.match_fields["plane_set"].id,
         generation_params=_actions_with("generation", schema),
@@ -216,6 +238,10 @@ def choose_generations(wanted: Entries, held: Entries, layout: NicLayout) -> Ent
         if key.table_id == layout.slots:
             generation = generations[_field(key, layout.slots_group)]
             key = _with_field(key, layout.slots_generation, _constant(generation))
+        elif key.table_id == layout.bundles:
+            # A group's bundles are its slots in another order, and move with them.
+            generation = generations[_field(key, layout.bundles_group)]
+            key = _with_field(key, layout.bundles_generation, _constant(generation))
         elif key.table_id == layout.plane_sets:
             key = _with_field(key, layout.plane_sets_set, numbers.__getitem__)
         elif key.table_id == layout.group_cfg:

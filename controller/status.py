@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from finsy import P4Schema, P4TableEntry
+from finsy import P4Schema
 
-from controller.canonical import count_by_table, held_entries, wanted_entries
+from controller.canonical import DesiredEntry, count_by_table, held_entries, wanted_entries
 from controller.counters import DeviceCounters, read_device
 from controller.devices import visit_all
 from controller.inventory import Inventory
@@ -36,7 +36,7 @@ class DeviceStatus:
 
 async def read_status(
     inventory: Inventory,
-    desired: Mapping[str, Sequence[P4TableEntry]],
+    desired: Mapping[str, Sequence[DesiredEntry]],
     *,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
 ) -> list[DeviceStatus]:

@@ -6,10 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from finsy import P4IndirectAction, P4Schema, P4TableAction, P4TableEntry
+from finsy import (
+    P4IndirectAction,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+)
 
 from controller.addressing import ipv6, mac_text
-from controller.canonical import Key, Value, to_message
+from controller.canonical import (
+    MULTICAST_GROUPS,
+    MULTICAST_TABLE_ID,
+    DesiredEntry,
+    Key,
+    Value,
+    to_entity,
+    to_message,
+)
 
 Format = Callable[[int], str]
 
@@ -41,8 +55,22 @@ def format_value(name: str, value: int) -> str:
     return _FORMATS.get(name, str)(value)
 
 
-def match_words(entry: P4TableEntry) -> dict[str, str]:
+def table_word(entry: DesiredEntry) -> str:
+    """The table that an entry belongs to."""
+    return MULTICAST_GROUPS if isinstance(entry, P4MulticastGroupEntry) else entry.table_id
+
+
+def entry_action_words(entry: DesiredEntry) -> str:
+    """What an entry does: its action, or the ports of a multicast group."""
+    if isinstance(entry, P4MulticastGroupEntry):
+        return f"ports {entry.replicas_str()}"
+    return action_words(entry.action)
+
+
+def match_words(entry: DesiredEntry) -> dict[str, str]:
     """The match fields of an entry by name: exact values, and prefixes as address/length."""
+    if isinstance(entry, P4MulticastGroupEntry):
+        return {"group_id": str(entry.multicast_group_id)}
     return {name: _field_words(name, value) for name, value in (entry.match or {}).items()}
 
 
@@ -74,7 +102,11 @@ def action_words(action: P4TableAction | P4IndirectAction | None) -> str:
 
 def in_words(key: Key, schema: P4Schema, value: Value | None = None) -> str:
     """A whole entry: ``usid_fib locator_node=fcbb:bb00:2001::/48 -> forward(port=3, …)``."""
-    entry = P4TableEntry.decode_entry(to_message(key, value), schema)
+    entry: DesiredEntry
+    if key.table_id == MULTICAST_TABLE_ID:
+        entry = P4MulticastGroupEntry.decode(to_entity(key, value), schema)
+    else:
+        entry = P4TableEntry.decode_entry(to_message(key, value), schema)
     match = " ".join(f"{name}={text}" for name, text in match_words(entry).items())
-    words = f"{entry.table_id} {match or 'any'}"
-    return words if value is None else f"{words} -> {action_words(entry.action)}"
+    words = f"{table_word(entry)} {match or 'any'}"
+    return words if value is None else f"{words} -> {entry_action_words(entry)}"

@@ -193,7 +193,6 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
     direct_counter(CounterType.packets_and_bytes) ecmp_groups_counter;
     direct_counter(CounterType.packets_and_bytes) punt_counter;
     @name("port_in") counter(PORTS, CounterType.packets_and_bytes) port_in;
-    @name("drops") counter(DROP_REASONS, CounterType.packets_and_bytes) drops;
 
     NextSegment() next_segment;
     MergeEcn() merge_ecn;

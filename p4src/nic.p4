@@ -20,6 +20,9 @@
 #include "include/ecn.p4"
 #include "include/psn_memory.p4"
 #include "include/spray.p4"
+#include "include/take_path.p4"
+#include "include/copies.p4"
+#include "include/duplicates.p4"
 #include "include/feedback.p4"
 #include "include/traffic_class.p4"
 #include "include/nack.p4"
@@ -33,8 +36,6 @@ const bit<32> BLOCK_ENTRIES = 4;
 
 const bit<4> FLOW_LABEL_EV_CHOSEN = 0xE;  // flow label [19:16] of a packet whose EV the host chose
 
-const bit<8> OUTER_HOP_LIMIT = 64;
-
 control NicVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
@@ -47,7 +48,6 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
     direct_counter(CounterType.packets_and_bytes) own_address_counter;
     direct_counter(CounterType.packets_and_bytes) link_macs_counter;
     @name("port_in") counter(PORTS, CounterType.packets_and_bytes) port_in;
-    @name("drops") counter(DROP_REASONS, CounterType.packets_and_bytes) drops;
 
     CpuAccess() cpu_access;
     ReadFeedback() read_feedback;
@@ -59,8 +59,10 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
     Spray() spray;
     EvTransition() ev_transition;
     PsnMemory() recall;
-    CrossT1Carrier() cross_t1_carrier;
-    T0LocalCarrier() t0_local_carrier;
+    CopyClass() copy_class;
+    ChooseCopies() choose_copies;
+    DropDuplicates() drop_duplicates;
+    TakePath() take_path;
     MergeEcn() merge_ecn;
 
     action drop(drop_reason_t reason) {
@@ -155,21 +157,6 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
         standard_metadata.egress_spec = FIRST_PLANE_PORT + (bit<9>) plane;
     }
 
-    // Outer header in front of the host's: DSCP and ECN copied out (RFC 6040 normal mode), the flow
-    // label repeated, so that a switch which hashes sees what the receiver will echo.
-    action encapsulate(ipv6_addr_t carrier) {
-        hdr.outer_ipv6.setValid();
-        hdr.outer_ipv6.version = 6;
-        hdr.outer_ipv6.dscp = hdr.ipv6.dscp;
-        hdr.outer_ipv6.ecn = hdr.ipv6.ecn;
-        hdr.outer_ipv6.flow_label = hdr.ipv6.flow_label;
-        hdr.outer_ipv6.payload_len = hdr.ipv6.payload_len + IPV6_HDR_BYTES;
-        hdr.outer_ipv6.next_header = NEXT_HEADER_IPV6;
-        hdr.outer_ipv6.hop_limit = OUTER_HOP_LIMIT;
-        hdr.outer_ipv6.src_addr = hdr.ipv6.src_addr;
-        hdr.outer_ipv6.dst_addr = carrier;
-    }
-
     action decapsulate() {
         hdr.outer_ipv6.setInvalid();
         hdr.srh.setInvalid();
@@ -229,6 +216,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                 }
                 if (meta.drop_reason == drop_reason_t.NONE && own_address.apply().hit) {
                     meta.peer = hdr.ipv6.src_addr;
+                    drop_duplicates.apply(hdr, meta, standard_metadata.ingress_global_timestamp);
                     meta.feedback = hdr.seth.isValid() || hdr.neth.isValid()
                                  || (hdr.endpoint_op.isValid()
                                      && hdr.bth.opcode == OPCODE_ENDPOINT_RESPONSE
@@ -236,7 +224,9 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                     meta.notice = hdr.endpoint_op.isValid() && !meta.trimmed
                                && hdr.bth.opcode == OPCODE_ENDPOINT_REQUEST
                                && hdr.endpoint_op.request_op == ENDPOINT_OP_PORT_STATUS;
-                    turn_round.apply(hdr, meta);
+                    if (meta.drop_reason == drop_reason_t.NONE) {
+                        turn_round.apply(hdr, meta);
+                    }
                 }
             }
 
@@ -284,26 +274,25 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                     if (chosen) {
                         meta.path_ev = hdr.ipv6.flow_label[15:0];
                     } else if (meta.drop_reason == drop_reason_t.NONE) {
-                        spray.apply(hdr, meta);
+                        if (meta.selection != selection_t.FLOW_HASH) {
+                            copy_class.apply(hdr, meta);
+                        }
+                        if (meta.copies > 1) {
+                            choose_copies.apply(meta);
+                        } else {
+                            spray.apply(hdr, meta);
+                        }
                     }
                     if (remembers && meta.selection != selection_t.FLOW_HASH
                             && meta.drop_reason == drop_reason_t.NONE) {
                         psn_memory.write(meta.psn_index,
                                          meta.psn_tag ++ meta.psn ++ meta.path_ev ++ 8w1);
                     }
-                    // The only thing that the NIC writes into the host's packet; neither UDP checksum nor
-                    // ICRC covers it, and the receiver echoes it.
-                    hdr.ipv6.flow_label = 4w0 ++ meta.path_ev;
-                    send_to_plane(EV_PLANE(meta.path_ev));
-                    if (meta.selection != selection_t.FLOW_HASH) {
-                        ipv6_addr_t carrier;
-                        bit<10> downlink = hdr.ipv6.dst_addr[9:0] - 1;
-                        if (meta.t0_local) {
-                            t0_local_carrier.apply(meta.template, meta.path_ev, downlink, carrier);
-                        } else {
-                            cross_t1_carrier.apply(meta.template, meta.path_ev, downlink, carrier);
-                        }
-                        encapsulate(carrier);
+                    if (meta.copies > 1) {
+                        standard_metadata.mcast_grp = COPY_GROUPS + (bit<16>) meta.copy_planes;
+                    } else {
+                        send_to_plane(EV_PLANE(meta.path_ev));
+                        take_path.apply(hdr, meta, meta.path_ev);
                     }
                 }
             }
@@ -315,7 +304,7 @@ control NicIngress(inout headers_t hdr, inout metadata_t meta,
                 meta.drop_reason = drop_reason_t.NONE;
             }
 
-            if (meta.drop_reason == drop_reason_t.NONE) {
+            if (meta.drop_reason == drop_reason_t.NONE && standard_metadata.mcast_grp == 0) {
                 link_macs.apply();
             }
             if (meta.drop_reason != drop_reason_t.NONE) {
@@ -339,9 +328,13 @@ control NicEgress(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
     @name("port_out") counter(PORTS, CounterType.packets_and_bytes) port_out;
 
+    SendCopy() send_copy;
     EndNack() end_nack;
 
     apply {
+        if (meta.copies > 1) {
+            send_copy.apply(hdr, meta, standard_metadata);
+        }
         end_nack.apply(hdr);
         port_out.count((bit<32>) standard_metadata.egress_port);
     }

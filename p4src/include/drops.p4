@@ -26,9 +26,13 @@ enum bit<8> drop_reason_t {
     NO_LINK           = 18,  // NIC: the EV or the host's carrier names a plane that it has no port for
     TAIL_DROP         = 19,  // the egress queue is at its capacity, and the packet is not to be trimmed
     TRIM_DROP         = 20,  // trimmed, and the queue for trimmed packets is at its capacity, too
-    NO_PATH           = 21   // NIC: every path that the slot offers is denied
+    NO_PATH           = 21,  // NIC: every path that the slot offers is denied
+    DUPLICATE         = 22   // NIC: a copy of the packet has arrived before
 }
 
-const bit<32> DROP_REASONS = 32;  // size of the counters
+const bit<32> DROP_REASONS = 32;
+
+// For both ingress and egress.
+@name("drops") counter(DROP_REASONS, CounterType.packets_and_bytes) drops;
 
 #endif

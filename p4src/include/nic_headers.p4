@@ -98,6 +98,13 @@ struct metadata_t {
     path_ev_t       second_ev;
     path_ev_t       third_ev;
     path_ev_t       fourth_ev;
+    bit<2>          copies;          // how many are sent, from 2 on each on another plane
+    plane_mask_t    live_planes;
+    bit<8>          turn;            // of a plane to carry the first copy
+    plane_mask_t    copy_planes;
+    path_ev_t       first_copy;
+    path_ev_t       second_copy;
+    path_ev_t       third_copy;
     ipv6_addr_t     peer;            // at the other end of this packet
     bool            sending;
     bool            trimmed;         // a switch has cut off its payload

@@ -11,6 +11,9 @@ const bit<32> PLANE_SETS    = 4096;  // plane set x mask of planes that are down
 const bit<32> SLOTS         = 131072;
 const bit<32> GROUP_PLANES  = 8192;  // GROUPS x 8
 
+// The path last found GOOD, by path group and plane: epoch(32) path EV(16).
+register<bit<48>>(GROUP_PLANES) last_good;
+
 // How a spray group sends, and where the states of its paths are.
 control SprayGroup(inout metadata_t meta) {
     direct_counter(CounterType.packets_and_bytes) group_cfg_counter;
@@ -84,8 +87,6 @@ control TryPath(in path_ev_t path_ev, inout metadata_t meta) {
 // else the one that was last found GOOD in this plane, else the best there is. A SKIP path whose turn
 // has come is passed over once and is GOOD again.
 control ChoosePath(inout metadata_t meta) {
-    register<bit<48>>(GROUP_PLANES) last_good;  // epoch(32) path EV(16)
-
     TryPath() try_path;
     WritePath() write_path;
 

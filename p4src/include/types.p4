@@ -41,6 +41,7 @@ const bit<16> UDP_PORT_MRC  = 4971;
 
 const bit<8> OPCODE_WRITE_BASE = 0xC0;    // opcodes 0xC0-0xCF are WRITEs, which have a METH
 const bit<8> OPCODE_WRITE_MASK = 0xF0;
+#define IS_WRITE(bth) ((bth).isValid() && (bth).opcode & OPCODE_WRITE_MASK == OPCODE_WRITE_BASE)
 const bit<8> OPCODE_ENDPOINT_REQUEST  = 0xD8;
 const bit<8> OPCODE_ENDPOINT_RESPONSE = 0xD9;
 const bit<8> OPCODE_SACK              = 0xDC;

@@ -46,6 +46,12 @@ def action(entry: P4TableEntry) -> Any:
     return entry.action
 
 
+def table_entries(fabric: Fabric, device: str, policy: Policy | Overlay) -> list[P4TableEntry]:
+    """A device's entries without multicast groups."""
+    entries = desired_entries(fabric, device, policy)
+    return [entry for entry in entries if isinstance(entry, P4TableEntry)]
+
+
 @pytest.mark.parametrize("name", ["mini", "lab"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_entry_encodes_and_reads_back_equal(name: str, policy: Policy) -> None:
@@ -53,7 +59,7 @@ def test_every_entry_encodes_and_reads_back_equal(name: str, policy: Policy) -> 
     for device in fabric.devices(DeviceKind.T0, DeviceKind.T1, DeviceKind.NIC):
         p4 = schema(program_of(device))
         keys = set()
-        entries = desired_entries(fabric, device.name, policy)
+        entries = table_entries(fabric, device.name, policy)
         for entry in entries:
             message = entry.encode(p4)
             assert P4TableEntry.decode(message, p4) == entry
@@ -74,7 +80,7 @@ def test_numbers_of_entries() -> None:
     lab = shipped("lab")
 
     def counts(name: str) -> dict[str, int]:
-        return Counter(entry.table_id for entry in desired_entries(lab, name, Policy()))
+        return Counter(entry.table_id for entry in table_entries(lab, name, Policy()))
 
     switch = {"locator_block": 1, "my_sid": 1, "traffic_classes": 6}
     uplinks = {"ecmp_groups": 1}
@@ -119,7 +125,7 @@ def test_nics_know_the_code_points_that_switches_trim_with() -> None:
 
 def queue_settings(name: str, queues: Queues) -> dict[int, dict[str, Any]]:
     """What the switch's ports are told: action and arguments, by port."""
-    entries = desired_entries(shipped("lab"), name, Policy(queues=queues))
+    entries = table_entries(shipped("lab"), name, Policy(queues=queues))
     return {
         entry["port"]: {"action": action(entry).name, **action(entry).args}
         for entry in entries
@@ -153,7 +159,7 @@ def test_thresholds_follow_the_policy() -> None:
 
 
 def test_traffic_classes_are_mrcs() -> None:
-    entries = desired_entries(shipped("mini"), "p0t1-0", Policy())
+    entries = table_entries(shipped("mini"), "p0t1-0", Policy())
     classes = {e["dscp"]: action(e).name for e in entries if e.table_id == "traffic_classes"}
     data, control = {4: "data_trim", 5: "data_trim", 0: "data_no_trim"}, "control_class"
     assert classes == data | {8: control, 9: control, 46: control}
@@ -258,7 +264,7 @@ def test_nics_use_every_allowed_path_and_no_other(data: st.DataObject) -> None:
         assert "leaves no path" in str(ex)
         return
     for device in fabric.devices(DeviceKind.NIC):
-        nic = Nic(desired_entries(fabric, device.name, overlay))
+        nic = Nic(table_entries(fabric, device.name, overlay))
         for host in fabric.devices(DeviceKind.HOST):
             if host.index != device.index:
                 _check_pair(fabric, overlay, nic, device, host)
@@ -303,7 +309,7 @@ def test_ecmp_groups_have_the_allowed_members(data: st.DataObject) -> None:
     except PolicyError:
         return
     for t0 in fabric.devices(DeviceKind.T0):
-        entries = desired_entries(fabric, t0.name, overlay)
+        entries = table_entries(fabric, t0.name, overlay)
         groups = {e["group_id"]: e for e in entries if e.table_id == "ecmp_groups"}
         sets = [
             tuple((w, a.args["port"]) for w, a in action(e).action_set) for e in groups.values()
@@ -334,7 +340,7 @@ def test_weights_become_numbers_of_slots_and_choices() -> None:
         plane_weights={0: 3, 3: 0},
         path_weights=(PathWeight(plane=1, uplink=2, weight=5),),
     )
-    nic = Nic(desired_entries(lab, "n0-0", policy))
+    nic = Nic(table_entries(lab, "n0-0", policy))
     assert Counter(nic.planes(0, 0)) == {0: 3, 1: 1, 2: 1}
     assert Counter(nic.planes(0, 0b0001)) == {1: 1, 2: 1}
     found = nic.path_evs(addr.host_address(1, 0))
@@ -348,7 +354,7 @@ def test_round_robin_slots_take_turns_and_nics_start_differently() -> None:
     policy = Policy(spray=Spray(mode="round_robin"))
     starts = set()
     for device in fabric.devices(DeviceKind.NIC):
-        nic = Nic(desired_entries(fabric, device.name, policy))
+        nic = Nic(table_entries(fabric, device.name, policy))
         for group in range(4):
             if group != device.group:
                 for evs in nic.path_evs(addr.host_address(group, 0)).values():
@@ -363,7 +369,7 @@ def test_more_uplinks_than_slots_gives_different_subsets() -> None:
     subsets = set()
     used: Counter[int] = Counter()
     for device in fabric.devices(DeviceKind.NIC):
-        nic = Nic(desired_entries(fabric, device.name, policy))
+        nic = Nic(table_entries(fabric, device.name, policy))
         for group in range(3):
             if group != device.group:
                 evs = nic.path_evs(addr.host_address(group, 1))[0]
@@ -377,12 +383,12 @@ def test_more_uplinks_than_slots_gives_different_subsets() -> None:
 def test_a_denied_nic_link_is_avoided_both_ways() -> None:
     lab = shipped("lab")
     policy = Policy(deny=Deny(links=(("n1-0", "p2t0-1"),)))
-    sender = Nic(desired_entries(lab, "n0-0", policy))
+    sender = Nic(table_entries(lab, "n0-0", policy))
     assert set(sender.path_evs(addr.host_address(1, 0))) == {0, 1, 3}
     assert set(sender.path_evs(addr.host_address(1, 1))) == {0, 1, 2, 3}
-    neighbour = Nic(desired_entries(lab, "n1-1", policy))
+    neighbour = Nic(table_entries(lab, "n1-1", policy))
     assert set(neighbour.path_evs(addr.host_address(1, 0))) == {0, 1, 3}
-    own = Nic(desired_entries(lab, "n1-0", policy))
+    own = Nic(table_entries(lab, "n1-0", policy))
     for group in range(2):
         assert set(own.path_evs(addr.host_address(group, 1))) == {0, 1, 3}
     # No exception to itself.

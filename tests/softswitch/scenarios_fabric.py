@@ -49,6 +49,7 @@ def _updates(program: str, device: str, change: Change) -> Callable[[RawClient],
         return [
             p4r.Update(type=INSERT, entity=change(entry).encode(schema))
             for entry in desired_entries(fabric, device, policy)
+            if isinstance(entry, P4TableEntry)
         ]
 
     return updates
