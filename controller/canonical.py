@@ -257,7 +257,7 @@ def wanted_entries(entities: Iterable[DesiredEntry], schema: P4Schema) -> Entrie
     for entity in entities:
         if isinstance(entity, P4MulticastGroupEntry):
             engine = entity.encode(schema).packet_replication_engine_entry
-            _add(entries, *_multicast_group(engine.multicast_group_entry))
+            _add(entries, entity, *_multicast_group(engine.multicast_group_entry))
             continue
         if not isinstance(entity, P4TableEntry) or not entity.table_id:
             raise UnsupportedEntryError(
@@ -267,13 +267,13 @@ def wanted_entries(entities: Iterable[DesiredEntry], schema: P4Schema) -> Entrie
             raise UnsupportedEntryError(
                 f"push handles neither default actions nor idle time-outs nor meters: {entity!r}"
             )
-        _add(entries, *from_message(entity.encode_entry(schema)))
+        _add(entries, entity, *from_message(entity.encode_entry(schema)))
     return entries
 
 
-def _add(entries: Entries, key: Key, value: Value) -> None:
+def _add(entries: Entries, entity: DesiredEntry, key: Key, value: Value) -> None:
     if key in entries:
-        raise ValueError(f"two entries with the same key are wanted: {key!r}")
+        raise ValueError(f"two entries with the same key are wanted: {entity!r}")
     entries[key] = value
 
 

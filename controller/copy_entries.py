@@ -99,7 +99,9 @@ def _macs(nic_entries: Sequence[P4TableEntry]) -> Iterator[P4TableEntry]:
     """The links to the planes, which egress must know for copies."""
     for entry in nic_entries:
         if entry.table_id == "link_macs" and entry["egress_port"] != addr.NIC_HOST_PORT:
-            yield P4TableEntry("copy_macs", match=entry.match, action=entry.action)
+            assert isinstance(entry.action, P4TableAction)
+            action = P4TableAction("set_copy_macs", **entry.action.args)
+            yield P4TableEntry("copy_macs", match=entry.match, action=action)
 
 
 def _bundles(nic_entries: Sequence[P4TableEntry]) -> Iterator[P4TableEntry]:

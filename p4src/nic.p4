@@ -336,7 +336,9 @@ control NicEgress(inout headers_t hdr, inout metadata_t meta,
             send_copy.apply(hdr, meta, standard_metadata);
         }
         end_nack.apply(hdr);
-        port_out.count((bit<32>) standard_metadata.egress_port);
+        if (meta.drop_reason == drop_reason_t.NONE) {
+            port_out.count((bit<32>) standard_metadata.egress_port);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ from finsy import (
     P4CounterEntry,
     P4DirectCounterEntry,
     P4IndirectAction,
+    P4MulticastGroupEntry,
     P4PacketIn,
     P4PacketOut,
     P4Schema,
@@ -41,7 +42,7 @@ REQUEST_TIMEOUT_S = 10.0
 LOAD_TIMEOUT_S = 90.0  # softswitch compiles a program that its cache does not hold
 PACKET_IN_TIMEOUT_S = 2.0
 
-Entity = P4TableEntry | P4ActionProfileMember | P4ActionProfileGroup
+Entity = P4TableEntry | P4ActionProfileMember | P4ActionProfileGroup | P4MulticastGroupEntry
 
 
 class Count(NamedTuple):

@@ -104,7 +104,7 @@ control ChooseCopies(inout metadata_t meta) {
         third = third_plane;
         next_turn = next;
     }
-    action no_live_plane() { meta.drop_reason = drop_reason_t.NO_LIVE_PLANE; }
+    action no_plane_alive() { meta.drop_reason = drop_reason_t.NO_LIVE_PLANE; }
 
     // The first three planes alive, from the one on whose turn it is, and the turn after that.
     @name("copy_turns")
@@ -113,8 +113,8 @@ control ChooseCopies(inout metadata_t meta) {
             meta.live_planes: exact @name("live_planes");
             meta.turn: exact @name("turn");
         }
-        actions = { take_planes; @defaultonly no_live_plane; }
-        const default_action = no_live_plane();
+        actions = { take_planes; @defaultonly no_plane_alive; }
+        const default_action = no_plane_alive();
         counters = copy_turns_counter;
         size = TURNS;
     }
@@ -185,17 +185,18 @@ control ChooseCopies(inout metadata_t meta) {
 }
 
 // Egress: one copy, on the plane behind its port.
-control SendCopy(inout headers_t hdr, in metadata_t meta,
+control SendCopy(inout headers_t hdr, inout metadata_t meta,
                  inout standard_metadata_t standard_metadata) {
     direct_counter(CounterType.packets_and_bytes) copy_macs_counter;
 
     TakePath() take_path;
 
-    action set_macs(mac_addr_t dst_mac, mac_addr_t src_mac) {
+    action set_copy_macs(mac_addr_t dst_mac, mac_addr_t src_mac) {
         hdr.ethernet.dst_addr = dst_mac;
         hdr.ethernet.src_addr = src_mac;
     }
-    action no_link() {
+    action no_copy_link() {
+        meta.drop_reason = drop_reason_t.NO_LINK;
         drops.count((bit<32>) (bit<8>) drop_reason_t.NO_LINK);
         mark_to_drop(standard_metadata);
     }
@@ -204,8 +205,8 @@ control SendCopy(inout headers_t hdr, in metadata_t meta,
     @name("copy_macs")
     table copy_macs {
         key = { standard_metadata.egress_port: exact @name("egress_port"); }
-        actions = { set_macs; @defaultonly no_link; }
-        const default_action = no_link();
+        actions = { set_copy_macs; @defaultonly no_copy_link; }
+        const default_action = no_copy_link();
         counters = copy_macs_counter;
         size = 16;
     }

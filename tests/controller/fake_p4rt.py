@@ -39,6 +39,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
     remembered: int | None = None  # highest election id ever, for servers that remember it
     config: p4r.ForwardingPipelineConfig | None = None
     entries: dict[Key, p4r.TableEntry] = field(default_factory=dict)
+    groups: dict[int, p4r.Entity] = field(default_factory=dict)  # multicast
     writes: list[p4r.WriteRequest] = field(default_factory=list)
     programs_loaded: int = 0
     streams: list[Stream] = field(default_factory=list)
@@ -104,6 +105,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
             context.abort(grpc.StatusCode.UNKNOWN, self.refuse_program)
         self.config = request.config
         self.entries.clear()
+        self.groups.clear()
         self.programs_loaded += 1
         return p4r.SetForwardingPipelineConfigResponse()
 
@@ -125,6 +127,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
         message = self.refuse(update)
         if message is not None:
             return p4r.Error(canonical_code=rpc_code.RESOURCE_EXHAUSTED, message=message)
+        if update.entity.HasField("packet_replication_engine_entry"):
+            return self._update_group(update)
         entry = update.entity.table_entry
         if update.type == p4r.Update.DELETE:
             key = Key(entry.table_id, self._match(entry), entry.priority)
@@ -137,6 +141,18 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
         if update.type == p4r.Update.MODIFY and key not in self.entries:
             return p4r.Error(canonical_code=rpc_code.NOT_FOUND, message="no such entry")
         self.entries[key] = entry
+        return p4r.Error()
+
+    def _update_group(self, update: p4r.Update) -> p4r.Error:
+        group = update.entity.packet_replication_engine_entry.multicast_group_entry
+        number = group.multicast_group_id
+        if (update.type == p4r.Update.INSERT) == (number in self.groups):
+            code = rpc_code.NOT_FOUND if number not in self.groups else rpc_code.ALREADY_EXISTS
+            return p4r.Error(canonical_code=code, message=f"multicast group {number}")
+        if update.type == p4r.Update.DELETE:
+            del self.groups[number]
+        else:
+            self.groups[number] = update.entity
         return p4r.Error()
 
     @staticmethod
@@ -152,6 +168,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):  # type: ignore[misc]
                 found = [self._entity(e) for e in self.entries.values() if self._asked(wanted, e)]
                 for start in range(0, len(found), 10):
                     yield p4r.ReadResponse(entities=found[start : start + 10])
+            elif wanted.HasField("packet_replication_engine_entry"):
+                yield p4r.ReadResponse(entities=self.groups.values())
             elif wanted.counter_entry.HasField("index"):
                 answer = p4r.Entity()
                 answer.CopyFrom(wanted)
