@@ -196,6 +196,12 @@ def queued_nic(host_nic: Bench, _nic_queue_control: QueueControl) -> Queued:
 
 
 @pytest.fixture(scope="session")
+def ev_events(_benches: dict[str, Bench]) -> None:
+    """The NIC sends digests of changes of EV states, whoever asks for them later."""
+    _benches["nic"].device.subscribe("ev_event_t")
+
+
+@pytest.fixture(scope="session")
 def _spray_groups() -> Iterator[int]:
     return iter(range(100, 1024))
 

@@ -219,17 +219,9 @@ class Sender:
             self._time = event["time"]
 
 
-@pytest.fixture(scope="module")
-def _subscribed() -> set[int]:
-    return set()
-
-
 @pytest.fixture
-def sender(host_nic: Bench, spray_group: int, _subscribed: set[int]) -> Iterator[Sender]:
+def sender(host_nic: Bench, spray_group: int, ev_events: None) -> Iterator[Sender]:
     """A sender without a spray group."""
-    if not _subscribed:
-        host_nic.device.subscribe("ev_event_t")
-        _subscribed.add(1)
     while host_nic.device.digests(0.1):
         pass
     yield Sender(host_nic, spray_group)
