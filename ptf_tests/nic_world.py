@@ -278,13 +278,6 @@ def ask_cpu(device: Device, op: int, index: int = 0, value: int = 0) -> tuple[in
     return answer["op"], answer["index"], answer["value"]
 
 
-def forget_path_states(device: Device, group: int) -> None:
-    """Begin a new epoch of the group's paths: other groups, which other tests used, share them."""
-    for generation in (255, 0):
-        value = generation << 8
-        assert ask_cpu(device, OP_WRITE_ASSUMED, path_group(group), value)[0] == OP_WRITE_ASSUMED
-
-
 def set_down_planes(device: Device, mask: int) -> None:
     """Write the mask of planes that are down, and see that it is in force."""
     assert ask_cpu(device, OP_WRITE_DOWN_PLANES, 0, mask) == (OP_WRITE_DOWN_PLANES, 0, mask)

@@ -133,8 +133,12 @@ class Sender:
         return cell >> 6 & 3 if cell >> 8 == self.generation else GOOD
 
     def _digests(self, timeout_s: float) -> list[dict[str, int]]:
-        digests = self.bench.device.digests(timeout_s)
-        return [event for event in digests if event["cause"] != GENERATION]
+        # Those of an earlier test's paths may come late.
+        return [
+            event
+            for event in self.bench.device.digests(timeout_s)
+            if event["cause"] != GENERATION and event["path_group"] == path_group(self.group)
+        ]
 
     def events(self, *expected: tuple[int, int, int, int]) -> None:
         """These digests, beside those of new generations: EV, from, to, cause."""
