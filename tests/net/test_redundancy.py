@@ -187,7 +187,7 @@ def test_a_qp_that_starts_anew_is_not_taken_for_its_forerunner(mini: Emulation) 
 def test_any_link_may_be_cut(mini: Emulation, link: str) -> None:
     """NICs leave planes out whose port has no carrier: what follows is sent once, and arrives.
 
-    These tests are the last ones: the NICs tell each other of their ports, which others would count.
+    These are the last tests: the NICs tell each other of their ports, which others would count.
     """
     outcome = write(mini, [link], cut=True)
     assert_each_once(outcome)
