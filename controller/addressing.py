@@ -71,6 +71,8 @@ class UsidKind(IntEnum):
 
 LOCAL_UA = 0
 """Local uSID function "send out of this port" (RFC 8986 End.X, uA); its index is the port."""
+LOCAL_REPLICATE = 1
+"""Local uSID function "by this uplink and by another one"; its index is the uplink."""
 LOCAL_DT6 = 7
 
 
@@ -98,6 +100,11 @@ def usid_array(kind: Ints, plane: Ints, index: Ints) -> UInt:
 def ua_usid(port: int) -> int:
     """The local uSID that sends a packet out of `port` of the switch that consumes it."""
     return usid(UsidKind.LOCAL, LOCAL_UA, port)
+
+
+def replicate_usid(uplink: int) -> int:
+    """The local uSID by which a T0 sends a packet on by this uplink and by another one."""
+    return usid(UsidKind.LOCAL, LOCAL_REPLICATE, uplink)
 
 
 @dataclass(frozen=True)
@@ -133,6 +140,8 @@ class Usid:
                 pass
         if self.plane == LOCAL_UA:
             return f"uA port {self.index}"
+        if self.plane == LOCAL_REPLICATE:
+            return f"replicate by uplink {self.index}"
         return "uDT6" if self.plane == LOCAL_DT6 and self.index == 0 else f"local {self.index}"
 
 

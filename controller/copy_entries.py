@@ -34,12 +34,15 @@ def copy_entries(
     classes = overlay.policy.redundancy
     if not classes:
         return []
-    return [
-        *_duplicate_classes(classes, DEFAULT_OPTIONS.code_points),
+    over_planes = [
         *_multicast_groups(overlay.fabric.planes),
         *_turns(overlay.fabric.planes),
         *_macs(nic_entries),
         *_bundles(nic_entries),
+    ]
+    return [
+        *_duplicate_classes(classes, DEFAULT_OPTIONS.code_points),
+        *(over_planes if any(item.mode == "planes" for item in classes) else ()),
         *_copy_classes(classes),
     ]
 
@@ -49,7 +52,9 @@ def _copy_classes(classes: Sequence[Redundancy]) -> Iterator[P4TableEntry]:
         yield P4TableEntry(
             "copy_classes",
             match=P4TableMatch(dscp=item.dscp),
-            action=P4TableAction("over_planes", copies=item.copies),
+            action=P4TableAction("over_planes", copies=item.copies)
+            if item.mode == "planes"
+            else P4TableAction("in_network"),
         )
 
 

@@ -32,6 +32,7 @@ from controller.nic_entries import nic_entries
 from controller.overlay import Overlay, bind
 from controller.policy import Policy, PolicyError
 from controller.queue_entries import queue_entries
+from controller.replica_entries import replica_entries
 from controller.routes import ForwardTable, static_tables
 
 MAX_GROUP_WEIGHT = 64
@@ -43,6 +44,7 @@ TABLE_SIZES = {
         "locator_block": 4,
         "my_sid": 1024,
         "local_sid": 1024,
+        "replica_uplinks": 512,
         "usid_fib": 2048,
         "ipv6_fib": 4096,
         "ecmp_groups": 512,
@@ -100,7 +102,8 @@ def desired_entries(
         entries = [block, *own, *copy_entries(overlay, device, own)]
     else:
         queues = queue_entries(fabric, device, overlay.policy.queues)
-        entries = [block, *_switch_entries(overlay, device), *queues]
+        replicas = replica_entries(overlay, device)
+        entries = [block, *_switch_entries(overlay, device), *replicas, *queues]
     _check_sizes(device, program, entries)
     return entries
 

@@ -110,7 +110,12 @@ def bind(policy: Policy, fabric: Fabric) -> Overlay:
             base_weights[entry.plane, entry.uplink] = entry.weight
 
     for i, redundant in enumerate(policy.redundancy):
-        if redundant.copies > planes:
+        if redundant.mode == "in_network" and uplinks < 2:
+            faults.append(
+                f"redundancy.{i}.mode: {fabric.name} has 1 T1 per plane, so that T0s cannot "
+                "send copies by two; allowed: planes"
+            )
+        if redundant.mode == "planes" and redundant.copies > planes:
             faults.append(
                 f"redundancy.{i}.copies: {fabric.name} has {planes} planes, too few for "
                 f"{redundant.copies} copies; allowed: at most as many copies as planes"

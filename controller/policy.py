@@ -24,6 +24,7 @@
       packet_trim_size: 256                        # bytes of a trimmed frame, at most
     redundancy:                                    # WRITEs of these DSCPs are sent more than once
       - {dscp: 10, copies: 2, mode: planes}        # each copy on a plane of its own
+      - {dscp: 11, copies: 2, mode: in_network}    # one plane, the T0 sends it on by two T1s
 
 `deny` and weights change what senders choose; the static tables of the switches stay, so that
 probes can still reach what is denied. `controller.overlay` says what a policy means for a given
@@ -36,7 +37,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mrc.options import DEFAULT_OPTIONS
 from topologies.yaml_model import load_model
@@ -144,9 +152,17 @@ class Redundancy(_Model):
 
     dscp: int = Field(ge=0, le=63)
     copies: int = Field(default=2, ge=2, le=3)
-    mode: Literal["planes"] = Field(
-        default="planes", description="planes: the sender's NIC sends each copy on another plane"
+    mode: Literal["planes", "in_network"] = Field(
+        default="planes",
+        description="planes: the sender's NIC sends each copy on another plane; in_network: its T0 "
+        "sends two copies by different T1s",
     )
+
+    @model_validator(mode="after")
+    def _a_t0_makes_two(self) -> Redundancy:
+        if self.mode == "in_network" and self.copies != 2:
+            raise ValueError(f"mode in_network makes 2 copies, not {self.copies}; allowed: 2")
+        return self
 
     @field_validator("dscp")
     @classmethod

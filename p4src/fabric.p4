@@ -4,6 +4,7 @@
 //                   +-- punt (LLDP and the like) ----------------------------> controller
 //   packet --parse--+
 //                   +-- locator_block --+-- in: my_sid --un--+-- local_sid --+-- ua --> port
+//                                       |     |              |               +-- replicate --> two ports
 //                                       |     |              |               +-- dt6 -+
 //                                       |    miss: drop      +-- usid_fib --> port    |
 //                                       |                    (SRH when the carrier    |
@@ -63,6 +64,16 @@ struct headers_t {
     tseth_t                     tseth;
 }
 
+// Where a packet (replicate.p4) is to be copied to. Without a multicast group to the first port only.
+struct replicas_t {
+    bool          made;
+    bit<16>       multicast_group;
+    port_t        first_port;
+    port_t        second_port;
+    bit<16>       capacity;       // of a data queue in packets, 0: P4 knows nothing of it
+    queue_place_t second_place;   // the first one's is the packet's
+}
+
 struct metadata_t {
     drop_reason_t drop_reason;
     bool          decapsulate;
@@ -73,9 +84,11 @@ struct metadata_t {
     bit<16>       trim_bytes;     // of the frame, 0: not trimmed
     port_config_t port_config;
     queue_place_t place;
+    replicas_t    replicas;
 }
 
 #include "include/congestion.p4"
+#include "include/replicate.p4"
 
 parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
@@ -197,6 +210,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
     NextSegment() next_segment;
     MergeEcn() merge_ecn;
     TakeQueuePlace() take_queue_place;
+    TakeCopyPlaces() take_copy_places;
 
     action drop(drop_reason_t reason) {
         meta.drop_reason = reason;
@@ -247,13 +261,22 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
     }
     // End.DT6 (RFC 8986 section 4.6): decapsulate, then route by the inner destination.
     action dt6() { meta.decapsulate = true; }
+    // On by two T1s at once; egress puts their uSIDs in the place of this one (replicate.p4).
+    action replicate(bit<16> multicast_group, port_t first_port, port_t second_port,
+                     bit<16> capacity) {
+        meta.replicas.made = true;
+        meta.replicas.multicast_group = multicast_group;
+        meta.replicas.first_port = first_port;
+        meta.replicas.second_port = second_port;
+        meta.replicas.capacity = capacity;
+    }
     action unknown_local_sid() { drop(drop_reason_t.UNKNOWN_LOCAL_SID); }
 
     // Functions of this switch, after the shift.
     @name("local_sid")
     table local_sid {
         key = { ACTIVE_USID(hdr.ipv6.dst_addr): exact @name("local_sid"); }
-        actions = { ua; dt6; @defaultonly unknown_local_sid; }
+        actions = { ua; dt6; replicate; @defaultonly unknown_local_sid; }
         const default_action = unknown_local_sid();
         counters = local_sid_counter;
         size = LOCAL_SID_ENTRIES;
@@ -430,7 +453,11 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
         }
 
         if (meta.drop_reason == drop_reason_t.NONE) {
-            take_queue_place.apply(hdr, meta, standard_metadata);
+            if (meta.replicas.made) {
+                take_copy_places.apply(meta, standard_metadata);
+            } else {
+                take_queue_place.apply(hdr, meta, standard_metadata);
+            }
         }
 
         if (meta.drop_reason != drop_reason_t.NONE) {
@@ -446,10 +473,16 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
     @name("port_out") counter(PORTS, CounterType.packets_and_bytes) port_out;
     LeaveQueue() leave_queue;
+    SendReplica() send_replica;
 
     apply {
+        if (meta.replicas.made) {
+            send_replica.apply(hdr, meta, standard_metadata);
+        }
         leave_queue.apply(meta.place);
-        port_out.count((bit<32>) standard_metadata.egress_port);
+        if (meta.drop_reason == drop_reason_t.NONE) {
+            port_out.count((bit<32>) standard_metadata.egress_port);
+        }
         if (meta.trim_bytes != 0) {
             truncate((bit<32>) meta.trim_bytes);
         }

@@ -26,7 +26,13 @@ QUIET_S = 0.02
 # BMv2's egress queues hold 64 packets, so no more than this many are on their way at a time.
 WINDOW = 32
 # By port, of fabric.p4.
-QUEUE_COUNTERS = ("ecn_marked_packets", "trim_packets", "dropped_trim_packets", "dropped_packets")
+QUEUE_COUNTERS = (
+    "ecn_marked_packets",
+    "trim_packets",
+    "dropped_trim_packets",
+    "dropped_packets",
+    "dropped_copies",
+)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,11 @@ def copy_class(dscp: int, copies: int) -> P4TableEntry:
     return entry("copy_classes", {"dscp": dscp}, P4TableAction("over_planes", copies=copies))
 
 
+def in_network(dscp: int) -> P4TableEntry:
+    """A traffic class that the first T0 is to send by two T1s."""
+    return entry("copy_classes", {"dscp": dscp}, P4TableAction("in_network"))
+
+
 def copy_macs(plane: int) -> P4TableEntry:
     """The link to a plane, for copies."""
     port = plane_port(plane << 13)

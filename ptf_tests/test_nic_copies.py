@@ -11,11 +11,11 @@ from operator import attrgetter
 
 import pytest
 
-from controller.addressing import path_ev
+from controller.addressing import UsidKind, path_ev, replicate_usid, usid
 from controller.drops import DropReason
 from mrc.opcodes import WRITE_OPCODES, Opcode
 from ptf_tests.bench import Bench
-from ptf_tests.copies_world import CLASS, bundles, copy_class, copy_macs, copying
+from ptf_tests.copies_world import CLASS, bundles, copy_class, copy_macs, copying, in_network
 from ptf_tests.device import Count
 from ptf_tests.nic_world import (
     EV_CHOSEN,
@@ -41,7 +41,7 @@ from ptf_tests.nic_world import (
     slots,
     t0_local,
 )
-from ptf_tests.packets import assert_checksums, mrc, write_of
+from ptf_tests.packets import ETHERNET_BYTES, assert_checksums, mrc, write_of
 
 PATHS = {plane: [path_ev(plane, 100 * plane + n, n % 8) for n in range(4)] for plane in PLANES}
 GOOD, SKIP, BAD, DENIED = range(4)
@@ -385,6 +385,59 @@ class TestStates:
         sender.send(write(2, psn=psn, rtx=True), 1)
         sender.events((first, GOOD, BAD, LOSS))
         assert first not in {ev for _ in range(8) for ev in sender.write(2)}
+
+
+class TestInNetwork:
+    """Sent once, to a T0 that sends it on by the path's T1 and by another one."""
+
+    DSCP = 12
+
+    @pytest.fixture
+    def once(self, sender: Sender) -> Sender:
+        sender.install(few(1, 4))
+        sender.bench.device.insert(in_network(self.DSCP))
+        return sender
+
+    def frame(self, packet: bytes, ev: int) -> bytes:
+        """With the T0's local uSID in the place of the T1's."""
+        usual = expected_frame(packet, ev)
+        at = ETHERNET_BYTES + 24 + 6  # block and the T0's uSID are in front
+        assert usual[at : at + 2] == usid(UsidKind.T1, ev >> 13, ev >> 3 & 1023).to_bytes(2)
+        return usual[:at] + replicate_usid(ev >> 3 & 1023).to_bytes(2) + usual[at + 2 :]
+
+    def sent(self, once: Sender, packet: bytes) -> int:
+        """The EV of a packet that leaves once, for two T1s."""
+        once.bench.send(HOST_PORT, from_host(packet))
+        ((port, frame),) = once.bench.receive(1)
+        ev = path_ev_of(frame)
+        assert (port, frame) == (plane_port(ev), self.frame(packet, ev))
+        once.bench.expect_nothing()
+        return ev
+
+    def test_all_paths_in_turn(self, once: Sender) -> None:
+        found = Counter(self.sent(once, write(2, dscp=self.DSCP)) for _ in range(16))
+        assert found == dict.fromkeys((*PATHS[1], *PATHS[4]), 2)
+
+    @pytest.mark.parametrize("opcode", [*map(Opcode, WRITE_OPCODES)], ids=attrgetter("name"))
+    def test_every_write(self, once: Sender, opcode: Opcode) -> None:
+        packet = write(2, dscp=self.DSCP, opcode=opcode, ecn=2)
+        assert_checksums(self.frame(packet, self.sent(once, packet))[ETHERNET_BYTES + 40 :])
+
+    def test_states_hold_for_them_too(self, once: Sender) -> None:
+        psn = next(_psns)
+        lost = self.sent(once, write(2, dscp=self.DSCP, psn=psn))
+        once.send(write(2, dscp=self.DSCP, psn=psn, rtx=True), 1)
+        once.events((lost, GOOD, BAD, LOSS))
+        assert lost not in {self.sent(once, write(2, dscp=self.DSCP)) for _ in range(16)}
+
+    def test_retransmissions_and_other_packets_as_usual(self, once: Sender) -> None:
+        once.send(write(2, dscp=self.DSCP, rtx=True), 1)
+        once.send(mrc(Opcode.SACK, HOST, PEER, dscp=self.DSCP), 1)
+        ev = PATHS[1][0]
+        once.send(write(2, dscp=self.DSCP, flow_label=EV_CHOSEN | ev), 1)
+
+    def test_within_the_t0_group_there_is_no_t1(self, once: Sender) -> None:
+        once.send(write(2, dscp=self.DSCP, target=NEIGHBOUR), 1)
 
 
 class TestPolicyChange:

@@ -20,18 +20,20 @@ const bit<32> TURNS   = 2048;    // masks of live planes x planes
 
 const bit<16> COPY_GROUPS = 0x100;   // multicast group of a mask of planes: this + mask
 
-// Which WRITEs are copied: sets meta.copies or meta.replicas.
+// Which WRITEs are copied: sets meta.copies or meta.replicated.
 control CopyClass(in headers_t hdr, inout metadata_t meta) {
     direct_counter(CounterType.packets_and_bytes) copy_classes_counter;
 
     action over_planes(bit<2> copies) { meta.copies = copies; }
+    // Sent once, to a T0 that sends it on by two T1s (replicate.p4).
+    action in_network() { meta.replicated = true; }
     action once() { }
 
     // How each traffic class is sent; classes that are not in it are sent once.
     @name("copy_classes")
     table copy_classes {
         key = { hdr.ipv6.dscp: exact @name("dscp"); }
-        actions = { over_planes; @defaultonly once; }
+        actions = { over_planes; in_network; @defaultonly once; }
         const default_action = once();
         counters = copy_classes_counter;
         size = DSCPS;

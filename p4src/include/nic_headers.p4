@@ -99,6 +99,7 @@ struct metadata_t {
     path_ev_t       third_ev;
     path_ev_t       fourth_ev;
     bit<2>          copies;          // how many are sent, from 2 on each on another plane
+    bool            replicated;      // by the first T0, over two T1s
     plane_mask_t    live_planes;
     bit<8>          turn;            // of a plane to carry the first copy
     plane_mask_t    copy_planes;

@@ -25,6 +25,9 @@ control TakePath(inout headers_t hdr, in metadata_t meta, in path_ev_t path_ev) 
                 t0_local_carrier.apply(meta.template, path_ev, downlink, carrier);
             } else {
                 cross_t1_carrier.apply(meta.template, path_ev, downlink, carrier);
+                if (meta.replicated) {
+                    carrier[79:74] = KIND_LOCAL ++ LOCAL_REPLICATE;  // of uplink carrier[73:64] and another
+                }
             }
             hdr.outer_ipv6.setValid();
             hdr.outer_ipv6.version = 6;

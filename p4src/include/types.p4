@@ -61,6 +61,7 @@ const bit<3> PRIORITY_CONTROL = 1;
 
 // uSID kinds, the top three bits. 0 is never used, so no uSID of a carrier is zero.
 const bit<3> KIND_LOCAL = 7;      // 0xE000-0xFFFF: meaningful on one switch only (uA, decap)
+const bit<3> LOCAL_REPLICATE = 1; // of that kind, in the place of the plane; index: the first uplink
 
 // ECN code points (RFC 3168).
 const bit<2> ECN_NOT_ECT = 0;

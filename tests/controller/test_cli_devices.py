@@ -75,7 +75,8 @@ def test_status_before_and_after_a_push(fake_fabric: FakeFabric) -> None:
     after = mrcctl("status").output
     table = rows(after)
     assert table["n1-1"][:6] == ["ok", "none", "0", "0", "0", "0"]
-    entries = "locator_block 1, my_sid 1, local_sid 5, usid_fib 4, ipv6_fib 3, ecmp_groups 1"
+    entries = "usid_fib 4, ipv6_fib 3, ecmp_groups 1"
+    entries = f"locator_block 1, my_sid 1, local_sid 7, {entries}, replica_uplinks 2"
     entries = f"port_config 4, traffic_classes 6, {entries}"
     assert f"p0t0-0 ok none 0 10 0 5 {entries}" in " ".join(after.split())
     assert "p0t0-0 NOT_MY_SID 5 500" in " ".join(after.split())

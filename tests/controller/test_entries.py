@@ -85,7 +85,8 @@ def test_numbers_of_entries() -> None:
     switch = {"locator_block": 1, "my_sid": 1, "traffic_classes": 6}
     uplinks = {"ecmp_groups": 1}
     assert counts("p0t0-0") == switch | uplinks | {
-        "local_sid": 7,
+        "local_sid": 6 + 4 + 1,  # uA, replicate, dt6
+        "replica_uplinks": 4,
         "usid_fib": 6,
         "ipv6_fib": 3,
         "port_config": 6,

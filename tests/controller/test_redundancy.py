@@ -34,11 +34,12 @@ from controller.push import push
 from controller.reconcile import Kind, Plan, plan_device
 from controller.words import in_words
 from tests.controller.fake_p4rt import FakeSwitch, serve
-from tests.controller.strategies import shipped
+from tests.controller.strategies import fabric_of, shipped
 
 NIC = load_program("nic")
 POLICIES = Path(__file__).parents[2] / "topologies" / "policies"
 TWICE = (Redundancy(dscp=10, copies=2),)
+IN_NETWORK = (Redundancy(dscp=11, mode="in_network"),)
 
 
 def nic_entries(policy: Policy, name: str = "n0-0", fabric: Fabric | None = None) -> Entries:
@@ -54,7 +55,7 @@ def table(entries: list[DesiredEntry], name: str) -> list[P4TableEntry]:
 
 
 def test_shipped_policy() -> None:
-    assert load_policy(POLICIES / "redundancy.yaml").redundancy == TWICE
+    assert load_policy(POLICIES / "redundancy.yaml").redundancy == TWICE + IN_NETWORK
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_shipped_policy() -> None:
         ("[{copies: 2}]", "redundancy.0.dscp: this key is required"),
         ("[{dscp: 1, copies: 4}]", "redundancy.0.copies: Input should be less than or equal to 3"),
         ("[{dscp: 1, copies: 1}]", "redundancy.0.copies: Input should be greater than or equal"),
+        ("[{dscp: 1, copies: 3, mode: in_network}]", "mode in_network makes 2 copies, not 3"),
         ("[{dscp: 1, mode: parity}]", "redundancy.0.mode: "),
         ("[{dscp: 8}]", "redundancy.0.dscp: 8 is the DSCP of trimmed packets; allowed: 0..63 "),
         ("[{dscp: 9}]", "9 is the DSCP of packets trimmed on the last hop"),
@@ -87,7 +89,70 @@ def test_more_copies_than_planes() -> None:
     bind(policy, shipped("lab"))
 
 
-# ---- entries ------------------------------------------------------------------------------------
+def test_a_t0_needs_two_uplinks_for_copies() -> None:
+    one = fabric_of(2, 2, 1, 2)
+    with pytest.raises(PolicyError, match=r"redundancy\.0\.mode: .* has 1 T1 per plane"):
+        bind(Policy(redundancy=IN_NETWORK), one)
+    bind(Policy(redundancy=TWICE), one)
+
+
+# ---- entries of T0s -----------------------------------------------------------------------------
+
+
+def replications(policy: Policy, name: str, fabric: Fabric) -> dict[int, tuple[int, int, int]]:
+    """Local uSID -> (multicast group, first port, second port) of a T0."""
+    found = {}
+    for e in table(desired_entries(fabric, name, policy), "local_sid"):
+        assert isinstance(e.action, P4TableAction)
+        if e.action.name == "replicate":
+            assert e.action.args["capacity"] == fabric.topology.queue_depth
+            names = ("multicast_group", "first_port", "second_port")
+            found[e["local_sid"]] = tuple(e.action.args[name] for name in names)
+    return found
+
+
+def groups(policy: Policy, name: str, fabric: Fabric) -> dict[int, tuple[int, ...]]:
+    """Multicast group -> ports."""
+    return {
+        e.multicast_group_id: tuple(e.replicas)  # type: ignore[arg-type]
+        for e in desired_entries(fabric, name, policy)
+        if isinstance(e, P4MulticastGroupEntry)
+    }
+
+
+def test_each_uplink_and_the_next_one() -> None:
+    lab = shipped("lab")  # hosts on ports 1 and 2, T1s on 3 to 6
+    assert replications(Policy(), "p1t0-0", lab) == {
+        0xE400: (1, 3, 4),
+        0xE401: (2, 4, 5),
+        0xE402: (3, 5, 6),
+        0xE403: (4, 6, 3),
+    }
+    assert groups(Policy(), "p1t0-0", lab) == {1: (3, 4), 2: (4, 5), 3: (5, 6), 4: (6, 3)}
+    to_t1 = {
+        e["egress_port"]: e.action.args["t1"]
+        for e in table(desired_entries(lab, "p1t0-0", Policy()), "replica_uplinks")
+        if isinstance(e.action, P4TableAction)
+    }
+    assert to_t1 == {3: 0x4400, 4: 0x4401, 5: 0x4402, 6: 0x4403}
+
+
+def test_a_denied_uplink_is_no_second_one() -> None:
+    lab = shipped("lab")
+    policy = Policy(deny=Deny(links=(("p1t0-0", "p1t1-1"),)))
+    assert groups(policy, "p1t0-0", lab) == {1: (3, 5), 2: (4, 5), 3: (5, 6), 4: (6, 3)}
+    assert groups(policy, "p1t0-1", lab) == groups(Policy(), "p1t0-1", lab)
+    last = Policy(deny=Deny(switches=("p1t1-1", "p1t1-2", "p1t1-3")))
+    assert replications(last, "p1t0-0", lab)[0xE400] == (0, 3, 3)
+
+
+def test_no_copies_where_there_is_one_way() -> None:
+    assert groups(Policy(), "p0t0-0", fabric_of(2, 2, 1, 2)) == {}
+    assert replications(Policy(), "p0t0-0", fabric_of(2, 2, 1, 2)) == {}
+    assert groups(Policy(), "p0t1-0", shipped("lab")) == {}
+
+
+# ---- entries of NICs ----------------------------------------------------------------------------
 
 
 def test_nothing_without_redundancy() -> None:
@@ -95,6 +160,16 @@ def test_nothing_without_redundancy() -> None:
     tables = {e.table_id for e in entries if isinstance(e, P4TableEntry)}
     assert len(entries) == sum(isinstance(e, P4TableEntry) for e in entries)
     assert not tables & {"copy_classes", "copy_turns", "copy_macs", "bundles", "duplicate_classes"}
+
+
+def test_in_the_network_a_nic_sends_once() -> None:
+    entries = desired_entries(shipped("lab"), "n0-0", Policy(redundancy=IN_NETWORK))
+    assert not any(isinstance(e, P4MulticastGroupEntry) for e in entries)
+    assert not table(entries, "bundles")
+    assert not table(entries, "copy_turns")
+    (copied,) = table(entries, "copy_classes")
+    assert (copied["dscp"], copied.action) == (11, P4TableAction("in_network"))
+    assert {e["dscp"] for e in table(entries, "duplicate_classes")} == {8, 9, 11}
 
 
 def test_bundles_are_the_slots_of_all_planes() -> None:

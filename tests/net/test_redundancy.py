@@ -29,7 +29,7 @@ pytestmark = pytest.mark.net
 MINI = REPOSITORY / "topologies" / "mini.yaml"
 SOURCE, SINK = "h0-0", "h1-1"
 NICS = ("n0-0", "n1-1")
-URGENT, ORDINARY = 10, 0  # DSCPs
+URGENT, BY_TWO_T1S, ORDINARY = 10, 11, 0  # DSCPs
 PAYLOAD = 256
 PACKETS = 240
 RATE = 1200.0
@@ -63,7 +63,11 @@ class Outcome(NamedTuple):
 @pytest.fixture(scope="module")
 def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulation]:
     with running(MINI, tmp_path_factory.mktemp("copies") / "run") as emulation:
-        apply(emulation, Policy(redundancy=(Redundancy(dscp=URGENT, copies=2),)))
+        classes = (
+            Redundancy(dscp=URGENT, copies=2),
+            Redundancy(dscp=BY_TWO_T1S, mode="in_network"),
+        )
+        apply(emulation, Policy(redundancy=classes))
         wait_until_ready(emulation)
         yield emulation
 
@@ -163,6 +167,28 @@ def test_any_link_may_swallow_packets(mini: Emulation, link: str) -> None:
 @pytest.mark.parametrize("plane", [0, 1])
 def test_any_plane_may_swallow_packets(mini: Emulation, plane: int) -> None:
     outcome = write(mini, [wire for wire in mini.wires.all if f"p{plane}t" in wire])
+    assert PACKETS <= outcome.copies < 2 * PACKETS
+    assert_each_once(outcome)
+    assert outcome.duplicates_dropped == outcome.copies - PACKETS
+
+
+def test_a_t0_sends_each_packet_by_two_t1s(mini: Emulation) -> None:
+    outcome = write(mini, [], BY_TWO_T1S)
+    assert_each_once(outcome)
+    assert outcome.copies == 2 * PACKETS
+    assert outcome.duplicates_dropped == PACKETS
+    devices = outcome.counted.devices
+    assert sum(int(devices[f"p{p}t0-0"].port_in[1, 0]) for p in range(2)) == PACKETS
+    for plane in range(2):
+        both = [int(devices[f"p{plane}t1-{t1}"].port_in[1, 0]) for t1 in range(2)]
+        assert both[0] == both[1] > 0
+
+
+@pytest.mark.parametrize(
+    "wires", [*([link] for link in LINKS[4:]), ["p0t0-0|p0t1-1", "p0t0-1|p0t1-1"]], ids=str
+)
+def test_any_t1_and_any_link_to_one_may_swallow_packets(mini: Emulation, wires: list[str]) -> None:
+    outcome = write(mini, wires, BY_TWO_T1S)
     assert PACKETS <= outcome.copies < 2 * PACKETS
     assert_each_once(outcome)
     assert outcome.duplicates_dropped == outcome.copies - PACKETS
