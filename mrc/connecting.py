@@ -61,13 +61,23 @@ class QpEnd:
 async def connect(
     left: ConnectingEnd, right: ConnectingEnd, **parameters: Any
 ) -> tuple[QpEnd, QpEnd]:
-    """Make and connect a QP; `parameters` are those of `ConnectQpRequest`, for both ends."""
+    """Make and connect a QP; `parameters` are those of `ConnectQpRequest`, for both ends.
+
+    Both ends or none: AgentError when an agent refuses, and then neither has a QP.
+    """
     left_info = await left.agent.create_qp(left.qp)
-    right_info = await right.agent.create_qp(right.qp)
-    return (
-        await _connect_end(left, left_info, right_info, parameters),
-        await _connect_end(right, right_info, left_info, parameters),
-    )
+    right_info = None
+    try:
+        right_info = await right.agent.create_qp(right.qp)
+        return (
+            await _connect_end(left, left_info, right_info, parameters),
+            await _connect_end(right, right_info, left_info, parameters),
+        )
+    except BaseException:
+        await left.agent.destroy_qp(left_info.qp)
+        if right_info is not None:
+            await right.agent.destroy_qp(right_info.qp)
+        raise
 
 
 async def _connect_end(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demonstration of `make run`: sprayed MRC writes, where they went, and a cut that shows.
 
-1. Every host writes to every other one; digests of what was sent and of memory must agree.
-2. The table of packets by plane and T1, and what was lost on the first pass.
+1. Every host writes reliably to every other one; digests of what was sent and of memory must agree.
+2. The table of packets by plane and T1, and what had to be sent again, and why.
 3. Probes of every link and of one pair of groups, and their heat maps: no fault must show.
 4. A T0-T1 link is cut: the maps must show exactly that link.
 5. It is restored: nothing is lost on it any more.
@@ -29,9 +29,10 @@ from controller.fabric import Device
 from controller.heatmap import HeatMap, pair_heatmap, plane_heatmap
 from controller.heatmap_terminal import print_heatmap
 from controller.probing import Selection, choose, run_probes
+from controller.queue_pairs import HostQp, close_qps, open_qps
 from controller.samples import Samples, save_samples
 from mrc.agent_client import AgentClient, AgentError
-from mrc.messages import Digest, RegisterRequest, WriteRequest, WriteResult
+from mrc.messages import Digest, RegionInfo, RegisterRequest, WriteResult
 from topologies.emulation import Emulation
 from topologies.losses import uncounted_losses
 
@@ -43,9 +44,6 @@ TOTAL_BYTES = 256 << 20  # of all messages: with more hosts each gets less
 TOTAL_RATE: Mapping[str, float] = {"softswitch": 4000.0, "bmv2": 2000.0}
 BURST = 8  # of the 64 packets that a queue holds
 LINK_SHARE = 0.7  # of a link's rate that a host plans with: spraying is random
-SETTLE_S = 0.5  # without a new byte for so long, what is missing is lost
-_POLL_S = 0.05
-REPAIR_ROUNDS = 5
 PROBES_PER_WAY = 20
 # With so many packets on a path on average, an empty one is no chance (e^-20).
 PACKETS_PER_PATH = 20
@@ -61,22 +59,26 @@ class DemoError(Exception):
 
 @dataclass(frozen=True)
 class Flow:
-    """One message from one host to another."""
+    """One message from one host to another, over a QP of its own."""
 
     src: Device
     dst: Device
-    request: WriteRequest
+    qp: HostQp
+    region: RegionInfo
+
+    @property
+    def seed(self) -> int:
+        """Of the message's data."""
+        return self.src.index << 32 | self.dst.index
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a flow. Packets missing after the first pass, and sent again in all."""
+    """What became of a flow: at the sender, and in the receiver's memory."""
 
     flow: Flow
     sent: WriteResult
     digest: Digest
-    missing: int
-    resent: int
 
 
 class Demonstration:
@@ -127,7 +129,7 @@ class Demonstration:
         self._check_paths(outcomes, carried)
 
     async def _write_all(self) -> list[Outcome]:
-        flows = await self._register()
+        flows = await self._open_flows()
         rate = self._rate_per_host()
         packets = rate * len(self._hosts)
         self._progress(
@@ -145,13 +147,16 @@ class Demonstration:
             outcomes += await asyncio.gather(*(self._write(flow, rate) for flow in round_))
         bytes_ = sum(outcome.sent.bytes for outcome in outcomes)
         self._progress(f"all {bytes_ / 1e6:.1f} MB have arrived")
+        await close_qps(self._inventory, [flow.qp for flow in flows])
         await asyncio.gather(
-            *(self._agents[flow.dst.name].deregister(flow.request.rkey) for flow in flows)
+            *(self._agents[flow.dst.name].deregister(flow.region.rkey) for flow in flows)
         )
         return outcomes
 
-    async def _register(self) -> list[Flow]:
+    async def _open_flows(self) -> list[Flow]:
         pairs = [(src, dst) for src in self._hosts for dst in self._hosts if src != dst]
+        names = [(src.name, dst.name) for src, dst in pairs]
+        qps = await open_qps(self._inventory, self._fabric, names)
         regions = await asyncio.gather(
             *(
                 self._agents[dst.name].register(RegisterRequest(length=self._message_bytes))
@@ -159,26 +164,9 @@ class Demonstration:
             )
         )
         return [
-            Flow(
-                src,
-                dst,
-                WriteRequest(
-                    address=addr.ipv6(self._fabric.host_address(dst)),
-                    mac=self._nic_mac(src),
-                    qp=0x100 + src.index,
-                    va=region.va,
-                    rkey=region.rkey,
-                    length=self._message_bytes,
-                    seed=src.index << 32 | dst.index,
-                    burst=BURST,
-                ),
-            )
-            for (src, dst), region in zip(pairs, regions, strict=True)
+            Flow(src, dst, qp, region)
+            for (src, dst), qp, region in zip(pairs, qps, regions, strict=True)
         ]
-
-    def _nic_mac(self, host: Device) -> str:
-        nic, port = self._fabric.neighbour(host, addr.HOST_PORT)
-        return addr.mac_text(self._fabric.mac(nic, port))
 
     def _rate_per_host(self) -> float:
         """Packets per second of each host, for what the machine and every link carry."""
@@ -194,52 +182,36 @@ class Demonstration:
         return min(limits)
 
     async def _write(self, flow: Flow, rate: float) -> Outcome:
-        """Write one message, and again what did not arrive until all has."""
-        request = WriteRequest.from_json({**flow.request.to_json(), "rate": rate})
-        sent = await self._agents[flow.src.name].write(request)
-        digest = await self._settled(flow)
-        missing = _packets(digest, sent)
-        resent = 0
-        for _ in range(REPAIR_ROUNDS):
-            if not digest.missing:
-                break
-            again = await self._agents[flow.src.name].resend(request, sent, digest.missing)
-            resent += again.packets
-            digest = await self._settled(flow)
-        return Outcome(flow, sent, digest, missing, resent)
-
-    async def _settled(self, flow: Flow) -> Digest:
-        """The receiver's digest, when everything has arrived or nothing more comes."""
-        loop = asyncio.get_running_loop()
-        agent = self._agents[flow.dst.name]
-        digest = await agent.read_digest(flow.request.rkey)
-        changed = loop.time()
-        while digest.missing and loop.time() - changed < SETTLE_S:
-            await asyncio.sleep(_POLL_S)
-            newer = await agent.read_digest(flow.request.rkey)
-            if newer.bytes_placed != digest.bytes_placed:
-                changed = loop.time()
-            digest = newer
-        return digest
+        end = flow.qp.here
+        request = end.write_request(flow.region, seed=flow.seed, rate=rate, burst=BURST)
+        sent = await end.agent.write(request)
+        return Outcome(flow, sent, await flow.qp.there.agent.read_digest(flow.region.rkey))
 
     def _check_loss(self, outcomes: Sequence[Outcome]) -> None:
         sent = sum(outcome.sent.packets for outcome in outcomes)
-        missing = sum(outcome.missing for outcome in outcomes)
-        resent = sum(outcome.resent for outcome in outcomes)
         same = 0
+        causes: Counter[str] = Counter()
+        acknowledged: Counter[str] = Counter()
         for outcome in outcomes:
             words = f"{outcome.flow.src.name} to {outcome.flow.dst.name}"
-            if outcome.digest.missing:
-                gaps = _packets(outcome.digest, outcome.sent)
-                self._check(False, f"{words}: {gaps} packets did not arrive, though sent again")
-            elif outcome.digest.sha256 != outcome.sent.sha256:
+            delivery = outcome.sent.delivery
+            assert delivery is not None  # the writes are reliable
+            causes += Counter(delivery.retransmissions)
+            acknowledged += Counter(
+                SACKs=delivery.sacks, marked=delivery.marked, NACKs=sum(delivery.nacks.values())
+            )
+            if outcome.digest.missing or outcome.digest.sha256 != outcome.sent.sha256:
                 self._check(False, f"{words}: memory differs from what was sent (SHA-256)")
             else:
                 same += 1
+        again = causes.total()
+        why = ", ".join(f"{cause} {count}" for cause, count in causes.items())
         console.print(
             f"{same} of {len(outcomes)} messages have the same SHA-256 in the receiver's memory; "
-            f"lost on the first pass: {missing} of {sent} packets ({missing / sent:.3%}), "
-            f"sent again: {resent}"
+            f"sent again: {again} of {sent} packets ({again / sent:.3%})"
+            + (f", because of {why}" if why else "")
+            + f"; {acknowledged['SACKs']} SACKs, {acknowledged['marked']} with a mark, "
+            f"{acknowledged['NACKs']} NACKs"
         )
 
     def _check_paths(self, outcomes: Sequence[Outcome], carried: PathPackets) -> None:
@@ -343,11 +315,6 @@ class Demonstration:
             listed = "; ".join(f"{name}: {error}" for name, error in found.errors.items())
             raise DemoError(f"counters could not be read: {listed}")
         return found
-
-
-def _packets(digest: Digest, sent: WriteResult) -> int:
-    """How many packets of a message are missing."""
-    return sum(-(-length // sent.payload) for _, length in digest.missing)
 
 
 def _groups(flow: Flow) -> tuple[int, int]:
