@@ -294,9 +294,9 @@ class ConnectQpRequest(Message):
     peer_first_psn: int = _checked(_integer(0, _U24), default=0)
     mpr: int = _checked(_integer(1, 32), default=8)
     sack_gen_threshold: int = _checked(_integer(1, 256), default=16)
-    timeout: int = _checked(_integer(0, 24), default=18)
-    linear_cnt: int = _checked(_integer(0, 7), default=4)
-    exp_cnt: int = _checked(_integer(0, 25), default=3)
+    timeout: int = _checked(_integer(0, 24), default=20)
+    linear_cnt: int = _checked(_integer(0, 7), default=3)
+    exp_cnt: int = _checked(_integer(0, 25), default=2)
     reorder_ns: int = _checked(_integer(0, 10**10), default=10_000_000)
     reorder_packets: int = _checked(_integer(0, 4096), default=3)
 

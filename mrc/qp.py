@@ -110,9 +110,9 @@ class RequesterParameters:
     mpr: int = 8 * MPR_UNIT
     reorder_ns: int = 10_000_000
     reorder_packets: int = 3
-    timeout: int = 18
-    linear_cnt: int = 4
-    exp_cnt: int = 3
+    timeout: int = 20
+    linear_cnt: int = 3
+    exp_cnt: int = 2
     initial_rtt_ns: int = 100_000_000
 
     def ack_timeout_ns(self, retries: int) -> int:

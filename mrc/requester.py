@@ -361,9 +361,12 @@ class Requester(Generic[Content]):
             self._min_rtt_ns = answered_ns
 
     def _about_earlier(self, record: _Sent[Content], now_ns: int) -> bool:
-        """Whether an answer that comes now must be to an earlier transmission of the packet."""
+        """Whether a NACK that comes now is to an earlier transmission of the packet.
+
+        Sure only well below the shortest round trip: to ignore a NACK by mistake costs a path.
+        """
         least = self._min_rtt_ns
-        return record.again and least is not None and now_ns - record.sent_ns < least
+        return record.again and least is not None and 2 * (now_ns - record.sent_ns) < least
 
     def _is_newest(self, state: Header) -> bool:
         """Whether no SACK before this one was sent after it. What has arrived only grows."""

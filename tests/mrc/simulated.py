@@ -53,6 +53,7 @@ class Faults:
     marking: float = 0.0
     delay_ns: int = 1 * MS
     jitter_ns: int = 0  # on top of the delay, uniformly
+    trimmed_delay_ns: int | None = None  # of trimmed packets, which overtake; None: as others
 
 
 @dataclass
@@ -205,7 +206,9 @@ class Network:
 
         if self._random.random() < self.forward.trimming:
             self.trimmed_psns[item.psn] += 1
-            self._at(self.now_ns + self._delay(self.forward), arrive_trimmed)
+            fast = self.forward.trimmed_delay_ns
+            delay_ns = self._delay(self.forward) if fast is None else fast
+            self._at(self.now_ns + delay_ns, arrive_trimmed)
         elif not self._carry(self.forward, arrive):
             self.lost_psns[item.psn] += 1
 

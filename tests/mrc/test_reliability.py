@@ -134,6 +134,16 @@ def test_a_trimmed_packet_is_sent_again_by_its_nack() -> None:
     assert network.requester.counters["timeouts"] == 0
 
 
+def test_nacks_that_overtake_a_long_queue_are_believed() -> None:
+    """A trimmed header does not queue: its NACK comes far sooner than any SACK has ever come."""
+    queue = Faults(trimming=0.4, delay_ns=300 * MS, jitter_ns=5 * MS, trimmed_delay_ns=MS // 2)
+    network = Network(queue, Faults(delay_ns=MS // 2), seed=7)
+    network.post(2000 * PAYLOAD)
+    network.run()
+    network.assert_written()
+    assert network.retransmissions == {"nack_trimmed": network.trimmed_psns.total()}
+
+
 def test_a_lost_packet_is_found_by_the_gap_and_not_by_the_timeout() -> None:
     network = Network(Faults(loss=0.02), seed=5)
     network.post(2000 * PAYLOAD)
