@@ -7,7 +7,7 @@ as a device that took in more than it sent out and dropped, or a wire whose ends
 
 from __future__ import annotations
 
-from controller.addressing import DeviceKind
+from controller.addressing import CPU_PORT, DeviceKind
 from controller.counters import FabricCounters
 from controller.fabric import Fabric
 
@@ -16,11 +16,12 @@ def uncounted_losses(fabric: Fabric, counted: FabricCounters) -> dict[str, int]:
     """Packets lost unseen, by place, for the places that lost any.
 
     `counted` is a difference of two readings, both taken while nothing was on its way. Hosts are
-    not looked at, as they have no such counters.
+    not looked at, as they have no such counters. What a controller asks of a device is answered,
+    and not counted as it comes in; what it has a NIC send is.
     """
     lost: dict[str, int] = {}
     for name, device in counted.devices.items():
-        in_queues = int(device.port_in[:, 0].sum() - device.port_out[:, 0].sum())
+        in_queues = int(device.port_in[:, 0].sum() - device.port_out[:CPU_PORT, 0].sum())
         lost[f"in {name}'s queues"] = in_queues - int(device.drops[:, 0].sum())
     links = fabric.links
     for row, port, peer_row, peer_port in zip(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from controller.addressing import DeviceKind
+from controller.addressing import CPU_PORT, DeviceKind
 from controller.counters import DeviceCounters, FabricCounters
 from controller.fabric import Fabric
 from topologies.losses import uncounted_losses
@@ -55,3 +55,15 @@ def test_queue_wire_and_counted_drop_are_told_apart() -> None:
         "in p0t1-0's queues": 7,
         "between p0t0-0 and p0t1-0": 10,
     }
+
+
+def test_answers_to_a_controller_are_no_losses() -> None:
+    whole = counted((name, into, 10, out, 10) for name, into, out in WAY)
+    whole.devices["n0-0"].port_out[CPU_PORT, 0] = 7
+    assert uncounted_losses(FABRIC, whole) == {}
+
+
+def test_what_a_controller_sends_by_a_nic_is_one() -> None:
+    whole = counted((name, into, 10, out, 10) for name, into, out in WAY)
+    whole.devices["n0-0"].port_in[CPU_PORT, 0] = 7
+    assert uncounted_losses(FABRIC, whole) == {"in n0-0's queues": 7}

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from controller.addressing import DeviceKind
+from controller.addressing import CPU_PORT, DeviceKind
 from controller.counters import FabricCounters, read_fabric
 from controller.drops import DropReason
 from controller.fabric import Fabric
@@ -38,9 +38,11 @@ async def counters_at_rest(emulation: Emulation) -> FabricCounters:
     while time.monotonic() < deadline:
         await asyncio.sleep(QUIET_S)
         now = await counters(emulation)
-        if all(
-            not (device.port_out.any() or device.port_in.any())
-            for device in (now - before).devices.values()
+        since = now - before
+        if not any(
+            ports[:CPU_PORT].any()
+            for device in since.devices.values()
+            for ports in (device.port_in, device.port_out)
         ):
             return now
         before = now
