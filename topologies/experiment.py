@@ -23,6 +23,7 @@ from mrc.agent_client import AgentError
 from topologies.emulation import Emulation
 from topologies.experiments.capture import CaptureError
 from topologies.experiments.incast import incast
+from topologies.experiments.port_down import port_down
 from topologies.experiments.report import Report
 from topologies.experiments.t1_kill import t1_kill
 from topologies.experiments.two_flows import two_flows
@@ -69,6 +70,12 @@ EXPERIMENTS = {
         HERE / "experiments" / "incast.yaml",
         None,
         "seven to one, trimmed and NACKed, and a victim that does not notice",
+    ),
+    "port-down": Experiment(
+        port_down,
+        HERE / "experiments" / "port-down.yaml",
+        HERE / "experiments" / "port-down-policy.yaml",
+        "a port of a NIC goes down: its peers leave the plane out, until it is back",
     ),
 }
 

@@ -32,7 +32,7 @@ from tests.net.nic_agents import (
 )
 from tests.net.running import apply, counters, running
 from topologies.emulation import NIC_AGENT, Emulation
-from topologies.experiments.traffic import PAYLOAD, Flow, connected, next_hop_mac
+from topologies.experiments.traffic import PAYLOAD, Flow, connected, next_hop_mac, sending
 from topologies.processes import REPOSITORY
 
 pytestmark = pytest.mark.net
@@ -228,17 +228,14 @@ def test_paths_that_carry_no_state_are_refused(mini: Emulation) -> None:
 
 def test_watch_names_the_link_that_swallows_packets(mini: Emulation) -> None:
     async def traffic() -> None:
-        stop = asyncio.Event()
         flows = [Flow("h0-0", "h1-0"), Flow("h0-1", "h1-1"), Flow("h1-0", "h0-1")]
-        async with connected(mini, flows, 150, sack_gen_threshold=4) as connections:
-            sending = [asyncio.create_task(each.write_until(stop, 300.0)) for each in connections]
-            try:
-                await asyncio.sleep(0.5)
-                with black_hole(mini, WIRE):
-                    await asyncio.sleep(2.0)
-            finally:
-                stop.set()
-                await asyncio.gather(*sending)
+        async with (
+            connected(mini, flows, 150, sack_gen_threshold=4) as connections,
+            sending(connections, 300.0) as load,
+        ):
+            await load.last(0.5)
+            with black_hole(mini, WIRE):
+                await load.last(2.0)
 
     with watching() as process:
         asyncio.run(traffic())

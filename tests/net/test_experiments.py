@@ -57,6 +57,19 @@ def test_marks_move_two_flows_apart_and_nothing_is_lost(tmp_path: Path) -> None:
     assert "does not hold" not in output
 
 
+def test_a_dead_t1_is_left_and_carries_its_share_again_when_it_is_back(tmp_path: Path) -> None:
+    output = experiment("t1-kill", tmp_path).stdout
+    assert number(output, r"every sender lost packets in it: (\d+) in all") > 0
+    assert "after its first loss was known no sender used the path: 0 packets" in output
+    assert "does not hold" not in output
+
+
+def test_a_dead_port_is_left_by_peers_until_it_is_up_again(tmp_path: Path) -> None:
+    output = experiment("port-down", tmp_path).stdout
+    assert "every sender's NIC took a notice in" in output
+    assert "does not hold" not in output
+
+
 def test_without_congestion_the_experiment_says_that_there_was_none(tmp_path: Path) -> None:
     topology = tmp_path / "fast.yaml"
     shipped = REPOSITORY / "topologies" / "experiments" / "two-flows.yaml"

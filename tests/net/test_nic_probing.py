@@ -31,7 +31,7 @@ from tests.net.nic_agents import (
 )
 from tests.net.running import apply, counters, running
 from topologies.emulation import NIC_AGENT, Emulation
-from topologies.experiments.traffic import Flow, connected
+from topologies.experiments.traffic import Flow, connected, sending
 from topologies.processes import REPOSITORY
 
 pytestmark = pytest.mark.net
@@ -131,19 +131,16 @@ def test_a_path_that_swallows_writes_is_left_and_comes_back_by_itself(mini: Emul
 
     def flow() -> None:
         async def send() -> None:
-            stop = asyncio.Event()
-            async with connected(mini, [Flow(HOST, PEER)], 150, sack_gen_threshold=4) as (
-                connection,
+            flows = [Flow(HOST, PEER)]
+            async with (
+                connected(mini, flows, 150, sack_gen_threshold=4) as connections,
+                sending(connections, RATE) as load,
             ):
-                sending = asyncio.create_task(connection.write_until(stop, RATE))
-                try:
-                    await asyncio.sleep(0.5)
-                    with black_hole(mini, WIRE):
-                        await asyncio.sleep(2.0)
-                    await asyncio.sleep(2.0)
-                finally:
-                    stop.set()
-                    await sending
+                await load.last(0.5)
+                with black_hole(mini, WIRE):
+                    await load.last(2.0)
+                await load.last(2.0)
+            (connection,) = connections
             assert connection.sent.damaged == 0
             print(f"\nsent again: {dict(connection.sent.retransmissions)}")
 

@@ -47,6 +47,7 @@ def packets(*sent: Sent) -> Packets:
         qp=column("qp"),
         psn=column("psn"),
         rtx=np.array([one.rtx for one in in_order], dtype=np.bool_),
+        ports=np.full(len(sent), -1, dtype=np.int64),
     )
 
 

@@ -11,6 +11,7 @@ knows nothing of programs and counters, and tells the fate of each single packet
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import time
@@ -36,7 +37,7 @@ _SNAP_BYTES = 128
 # Offsets from the start of an Ethernet frame.
 _OUTER, _IPV6_BYTES, _IN_IPV6, _UDP = 14, 40, 41, 17
 WRITES = range(0xC6, 0xCC)
-ENDPOINT_OPS = (0xD8, 0xD9)
+ENDPOINT_REQUEST, ENDPOINT_RESPONSE = ENDPOINT_OPS = (0xD8, 0xD9)
 
 
 class CaptureError(Exception):
@@ -48,7 +49,8 @@ class Packets:
     """MRC packets (N,), by time. `at_s` on the clock of time.monotonic().
 
     `end` numbers the interfaces in the order given; `src` and `dst` are hosts as (T0 group << 16 |
-    downlink); `path_ev` is the low part of the inner flow label.
+    downlink); `path_ev` is the low part of the inner flow label; `ports` is the mask of a port
+    status update (bit p: plane p can be reached), -1 in all other packets.
     """
 
     at_s: NDArray[np.float64]
@@ -60,6 +62,7 @@ class Packets:
     qp: NDArray[np.int64]
     psn: NDArray[np.int64]
     rtx: NDArray[np.bool_]
+    ports: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -130,6 +133,10 @@ class Capture:
                     frame, control, _, _ = tap.recvmsg(_SNAP_BYTES, 64)
                 except BlockingIOError:
                     break
+                except OSError as error:
+                    if error.errno != errno.ENETDOWN:  # said once, when the wire is cut
+                        raise
+                    continue
                 seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
                 self._frames.append(frame)
                 self._stamps.append(seconds * 10**9 + nanoseconds)
@@ -175,6 +182,8 @@ def _decoded(
     order = np.argsort(np.array(stamps, dtype=np.int64), kind="stable")
     order = order[(field(6, 1) == _UDP)[order]]
     opcode = field(bth, 1)
+    erth = bth + 12
+    is_notice = (opcode == ENDPOINT_REQUEST) & (field(erth + 1, 1) & 3 == 0)
     return Packets(
         at_s=(np.array(stamps, dtype=np.int64)[order] + monotonic_ns) / 1e9,
         end=np.array(ends, dtype=np.int64)[order],
@@ -185,4 +194,5 @@ def _decoded(
         qp=field(bth + 5, 3)[order],
         psn=field(bth + 9, 3)[order],
         rtx=(field(bth + 8, 1) & 0x20 != 0)[order],
+        ports=np.where(is_notice, field(erth + 4, 4), -1)[order],
     )

@@ -26,6 +26,7 @@ RATE = 100.0  # packets/s of each flow
 PACKETS = 300  # of each message
 EVERY_S = 0.1
 KEPT = 0.95  # of the victim's rate
+SOONER = 0.02  # of what was trimmed
 # What waits behind a full queue on one plane is overtaken by what goes over another one.
 QUEUE_PAIR = {"reorder_ns": 600_000_000, "timeout": 20}  # 1.024 * 2^20 us
 
@@ -73,12 +74,18 @@ async def incast(emulation: Emulation, report: Report) -> Outcome:
     nacks, again = _sums(connections)
     report.check(trimmed > 0, f"the queues to {flows[0].dst} were full: {trimmed} packets trimmed")
     report.check(elsewhere == 0, f"and no others: {elsewhere} packets trimmed between switches")
+    # A busy machine may hold a NACK back for so long that a gap or a timeout tells before it does.
+    nacked, sooner = nacks["trimmed_lasthop"], again.total() - again["nack_trimmed_lasthop"]
     report.check(
-        nacks == Counter(trimmed_lasthop=trimmed),
-        f"each became a NACK at its sender: {dict(nacks)}",
+        nacks.total() == nacked <= trimmed <= nacked + sooner,
+        f"each became a NACK at its sender, but for those that it had sent again before: "
+        f"{dict(nacks)}, {sooner} sent again",
     )
-    others = again - Counter(nack_trimmed_lasthop=trimmed)
-    report.check(not others, f"and what was sent again was what NACKs asked for: {dict(again)}")
+    report.check(
+        again["nack_trimmed_lasthop"] == nacked and sooner <= SOONER * trimmed,
+        f"and what was sent again was what NACKs asked for, but for {SOONER:.0%} at most: "
+        f"{dict(again)}",
+    )
     unseen = uncounted_losses(fabric, counted)
     report.check(not unseen, f"lost without being trimmed or counted: {sum(unseen.values())}")
     dropped = drops(counted)

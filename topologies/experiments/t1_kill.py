@@ -8,7 +8,6 @@ back, and the NICs' probes bring its paths back.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from controller.sampler import Recorder
 from controller.timeseries import t1_lines
 from topologies.emulation import Emulation
 from topologies.experiments.capture import Capture, Packets
+from topologies.experiments.events import EventLog, logged_events
 from topologies.experiments.report import Report
 from topologies.experiments.retirement import (
     Retirement,
@@ -33,7 +33,7 @@ from topologies.experiments.retirement import (
     senders,
     shares,
 )
-from topologies.experiments.traffic import Connection, Flow, connected
+from topologies.experiments.traffic import Connection, Flow, Load, connected, sending
 from topologies.programming import program
 
 FLOW_RATE = 200.0  # packets/s of a flow
@@ -62,45 +62,38 @@ async def t1_kill(emulation: Emulation, report: Report) -> Outcome:
     t1 = fabric.device_at(fabric.t1_row(0, 0))
     flows = neighbour_flows(fabric)
     rate = min(FLOW_RATE, TOTAL_RATE / len(flows))
-    packets = round(rate * MESSAGE_S)
     taps = _Taps(fabric, t1)
     recorder = Recorder(emulation.inventory, t1_lines(fabric))
-    stop = asyncio.Event()
-    async with connected(emulation, flows, packets, **QUEUE_PAIR) as connections:
+    async with (
+        connected(emulation, flows, round(rate * MESSAGE_S), **QUEUE_PAIR) as connections,
+        logged_events(emulation) as events,
+    ):
         with Capture(emulation.wires, taps.interfaces) as capture:
-            async with recorder.recording(EVERY_S):
+            async with recorder.recording(EVERY_S), sending(connections, rate) as load:
                 report.progress(f"{len(flows)} flows of {rate:.0f} packets/s each")
-                sending = asyncio.gather(
-                    *(connection.write_until(stop, rate) for connection in connections)
-                )
-                try:
-                    await _watched(sending, BEFORE_S)
-                    round_trip_s = await _round_trip_s(connections)
-                    recorder.mark(f"kill {t1.name}")
-                    killed_s = time.monotonic()
-                    emulation.kill(t1.name)
-                    report.progress(f"killed: {t1.name}")
-                    await _watched(sending, DEAD_S)
-                    capture.drain()
-                    back_s = time.monotonic()
-                    await emulation.restart(t1.name)
-                    await program(emulation, Policy(), [t1.name])
-                    recorder.mark(f"{t1.name} is back")
-                    report.progress(f"back: {t1.name}")
-                    used_s = await _used_again(sending, capture, taps, back_s)
-                    if used_s is not None:
-                        recorder.mark("all senders use it")
-                        await _watched(sending, AFTER_S)
-                finally:
-                    stop.set()
-                    await asyncio.gather(sending, return_exceptions=True)
-                sending.result()
+                await load.last(BEFORE_S)
+                round_trip_s = await _round_trip_s(connections)
+                recorder.mark(f"kill {t1.name}")
+                killed_s = time.monotonic()
+                emulation.kill(t1.name)
+                report.progress(f"killed: {t1.name}")
+                await load.last(DEAD_S)
+                capture.drain()
+                back_s = time.monotonic()
+                await emulation.restart(t1.name)
+                await program(emulation, Policy(), [t1.name])
+                recorder.mark(f"{t1.name} is back")
+                report.progress(f"back: {t1.name}")
+                used_s = await _used_again(load, capture, taps, back_s)
+                if used_s is not None:
+                    recorder.mark("all senders use it")
+                    await load.last(AFTER_S)
             seen = capture.packets()
     report.plot(recorder.series(f"{fabric.name}: sent by T0s to each T1"), "t1-kill")
-    window = Window(killed_s, back_s)
-    outcome = Outcome(_retirements(taps, seen, window), round_trip_s)
-    _judge(report, fabric, taps, seen, outcome, connections)
-    _judge_return(report, fabric, taps, seen, used_s)
+    outcome = Outcome(_retirements(taps, seen, Window(killed_s, back_s)), round_trip_s)
+    _judge(report, fabric, outcome, connections)
+    _print_events(report, fabric, events)
+    _judge_return(report, taps, seen, used_s)
     return outcome
 
 
@@ -150,26 +143,17 @@ class _Taps:
         return from_host, from_nic, from_t1
 
 
-async def _watched(sending: asyncio.Future[list[None]], seconds: float) -> None:
-    """Sleep, but no longer than the senders send: what ends one of them is raised."""
-    done, _ = await asyncio.wait([sending], timeout=seconds)
-    if done:
-        sending.result()
-
-
 async def _round_trip_s(connections: Sequence[Connection]) -> float:
     """The median of the senders' smoothed round trips."""
     found = [value for c in connections if (value := await c.srtt_s()) is not None]
     return float(np.median(found)) if found else float("nan")
 
 
-async def _used_again(
-    sending: asyncio.Future[list[None]], capture: Capture, taps: _Taps, back_s: float
-) -> float | None:
+async def _used_again(load: Load, capture: Capture, taps: _Taps, back_s: float) -> float | None:
     """When the last of the senders used the path again; None when one does not in time."""
     deadline = time.monotonic() + RETURN_S
     while time.monotonic() < deadline:
-        await _watched(sending, POLL_S)
+        await load.last(POLL_S)
         _, from_nic, _ = taps.by_kind(capture.packets())
         later = from_nic.where((from_nic.path_ev == taps.path_ev) & (from_nic.at_s > back_s))
         if set(senders(later)) == set(senders(from_nic)):
@@ -183,12 +167,7 @@ def _retirements(taps: _Taps, seen: Packets, window: Window) -> list[Retirement]
 
 
 def _judge(
-    report: Report,
-    fabric: Fabric,
-    taps: _Taps,
-    seen: Packets,
-    outcome: Outcome,
-    connections: Sequence[Connection],
+    report: Report, fabric: Fabric, outcome: Outcome, connections: Sequence[Connection]
 ) -> None:
     found, trip = outcome.retirements, outcome.round_trip_s
     report.console.print(
@@ -230,9 +209,17 @@ def _judge(
     report.check(damaged == 0, f"{messages - damaged} of {messages} messages arrived intact")
 
 
-def _judge_return(
-    report: Report, fabric: Fabric, taps: _Taps, seen: Packets, used_s: float | None
-) -> None:
+def _print_events(report: Report, fabric: Fabric, events: EventLog) -> None:
+    """How often NICs left a path and took it back, by T1."""
+    for words, found in (("left after a loss", events.retired()), ("back", events.probed_back())):
+        listed = ", ".join(
+            f"{fabric.device_at(fabric.t1_row(*path)).name} {count} x"
+            for path, count in sorted(found.items())
+        )
+        report.console.print(f"paths {words}, as the NICs say, by T1: {listed or 'none'}")
+
+
+def _judge_return(report: Report, taps: _Taps, seen: Packets, used_s: float | None) -> None:
     report.check(used_s is not None, f"all senders use the T1 again within {RETURN_S:g} s")
     if used_s is None:
         return

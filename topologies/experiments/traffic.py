@@ -121,11 +121,6 @@ class Connection:
         digest = await self._there.agent.read_digest(self._region.rkey)
         self.sent.damaged += digest.sha256 != result.sha256
 
-    async def write_until(self, stop: asyncio.Event, rate: float) -> None:
-        """Messages one after the other until `stop` is set; the one that is under way is ended."""
-        while not stop.is_set():
-            await self.write(rate)
-
     async def srtt_s(self) -> float | None:
         """The smoothed round trip now, in seconds; None before the first acknowledgement."""
         for qp in (await self._here.agent.stats())["qps"]:
@@ -182,6 +177,40 @@ async def connected(
     finally:
         for connection in connections:
             await connection.close()
+
+
+class Load:
+    """Messages on several connections, one after the other on each, as `sending` makes them."""
+
+    def __init__(self, connections: Sequence[Connection], rate: float) -> None:
+        self._rate = rate
+        self._stopping = asyncio.Event()
+        self._writing = asyncio.gather(*(self._write(connection) for connection in connections))
+
+    async def last(self, seconds: float) -> None:
+        """Let it go on for so long. Raises what ended a connection."""
+        done, _ = await asyncio.wait([self._writing], timeout=seconds)
+        if done:
+            self._writing.result()
+
+    async def stop(self) -> None:
+        """End the messages that are under way, and begin no others. Raises AgentError."""
+        self._stopping.set()
+        await self._writing
+
+    async def _write(self, connection: Connection) -> None:
+        while not self._stopping.is_set():
+            await connection.write(self._rate)
+
+
+@asynccontextmanager
+async def sending(connections: Sequence[Connection], rate: float) -> AsyncIterator[Load]:
+    """Load within the block, `rate` packets per second on each connection."""
+    load = Load(connections, rate)
+    try:
+        yield load
+    finally:
+        await load.stop()
 
 
 def next_hop_mac(fabric: Fabric, host: str) -> str:
