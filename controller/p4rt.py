@@ -203,7 +203,9 @@ class DeviceConnection:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             raise DeviceError(f"the stream ended: {error}") from None
 
-    async def _arbitrate(self, election_id: int | None) -> p4r.MasterArbitrationUpdate | None:
+    async def _arbitrate(
+        self, election_id: int | None, *, again: bool = True
+    ) -> p4r.MasterArbitrationUpdate | None:
         """Offer an election id and return the answer; None when that id is in use."""
         if self._stream is None:
             self._stream = self._stub.StreamChannel()
@@ -227,6 +229,9 @@ class DeviceConnection:
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 # BMv2 takes an unset id for 0, which another one that only asks may have.
                 return None
+            if again and error.code() == grpc.StatusCode.INTERNAL:
+                # gRPC's word for writing on a stream that the device has just ended.
+                return await self._arbitrate(election_id, again=False)
             raise DeviceError(f"arbitration: {_describe(error)}") from None
 
     async def _discard_messages(self, stream: grpc.aio.StreamStreamCall) -> None:

@@ -82,16 +82,16 @@ def _encode(layout: Layout, name: str, values: Sequence[Any]) -> bytes:
         case "ss_table_insert", (table, key, prefix_len, priority, kind, number, data, _, *_):
             kept = {"TERNARY": 2, "RANGE": 3}.get(layout.tables[table].kind, 1)
             assert len(key) == 8 * kept * layout.tables[table].words, layout.tables[table].name
-            head = _u8(table) + _u16(prefix_len) + _u32(priority) + _u8(kind) + _u32(number)
+            head = _u16(table) + _u16(prefix_len) + _u32(priority) + _u8(kind) + _u32(number)
             return operation("insert", head, data, key)
         case "ss_table_modify", (table, handle, kind, number, data, _, *_):
-            return operation("modify", _u8(table), _u32(handle), _u8(kind), _u32(number), data)
+            return operation("modify", _u16(table), _u32(handle), _u8(kind), _u32(number), data)
         case "ss_table_delete", (table, handle):
-            return operation("delete", _u8(table), _u32(handle))
+            return operation("delete", _u16(table), _u32(handle))
         case "ss_table_set_default", (table, number, data, _, *_):
             if number == NONE:
-                return operation("default", _u8(table), _u8(0))
-            return operation("default", _u8(table), _u8(1), _u32(number), data)
+                return operation("default", _u16(table), _u8(0))
+            return operation("default", _u16(table), _u8(1), _u32(number), data)
         case "ss_profile_set_member", (profile, member, number, data, _):
             return operation("member", _u8(profile), _u32(member), _u32(number), data)
         case "ss_profile_delete_member", (profile, member):
@@ -105,7 +105,7 @@ def _encode(layout: Layout, name: str, values: Sequence[Any]) -> bytes:
             head = _u8(direct) + _u8(meter) + _u32(cell) + _u8(mode)
             return operation("meter", head, bytes(settings or b""))
         case "ss_table_set_timeout", (table, handle, timeout_us):
-            return operation("timeout", _u8(table), _u32(handle), _u32(timeout_us & NONE))
+            return operation("timeout", _u16(table), _u32(handle), _u32(timeout_us & NONE))
         case "ss_value_set_replace", (number, exact, exacts, ranges, count) if exacts < 2:
             return operation("value_set", _u8(number), _u8(exacts), _u8(count), exact, ranges)
         case "ss_set_replicas", (clones, number, pairs, count, truncate):

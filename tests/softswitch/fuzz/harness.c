@@ -193,7 +193,7 @@ static void packet(struct reader *r) {
 }
 
 static const struct table *take_table(struct reader *r, uint32_t *index) {
-    *index = (uint32_t)number(r, 1);
+    *index = (uint32_t)number(r, 2);
     if (plan.tables == 0) return NULL;
     *index %= plan.tables;
     return &plan.table[*index];
