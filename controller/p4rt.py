@@ -37,6 +37,7 @@ CONCURRENT_DEVICES: Final = 32
 HANG_UP_TIMEOUT_S: Final = 1.0
 FIRST_ELECTION_ID: Final = 1
 ELECTION_ATTEMPTS: Final = 8
+OFFER_S: Final = 0.01  # between offers, when others make offers, too
 TURN_S: Final = 0.1  # how long to let another controller work that wants the device, too
 
 # A batch of failing updates answers with about 8 KiB and 100 B per update in the trailer.
@@ -119,7 +120,9 @@ class DeviceConnection:
         is superseded until this connection closes.
         """
         election_id = FIRST_ELECTION_ID
-        for _ in range(ELECTION_ATTEMPTS):
+        for attempt in range(ELECTION_ATTEMPTS):
+            if attempt > 1:  # others offer ids at the same time: out of step with them
+                await asyncio.sleep(random.uniform(0, OFFER_S * attempt))
             answer = await self._arbitrate(election_id)
             if answer is None:  # this very id is taken
                 election_id += 1
