@@ -36,7 +36,7 @@ BATCH_UPDATES: Final = 1000
 CONCURRENT_DEVICES: Final = 32
 HANG_UP_TIMEOUT_S: Final = 1.0
 FIRST_ELECTION_ID: Final = 1
-ELECTION_ATTEMPTS: Final = 8
+ELECTION_ATTEMPTS: Final = 16
 OFFER_S: Final = 0.01  # between offers, when others make offers, too
 TURN_S: Final = 0.1  # how long to let another controller work that wants the device, too
 
@@ -121,11 +121,14 @@ class DeviceConnection:
         """
         election_id = FIRST_ELECTION_ID
         for attempt in range(ELECTION_ATTEMPTS):
-            if attempt > 1:  # others offer ids at the same time: out of step with them
+            if attempt > 1:
+                # Others make offers at the same time: out of step with them, and on a new stream,
+                # where news of what became of theirs is not taken for an answer to ours.
+                await self._close_stream()
                 await asyncio.sleep(random.uniform(0, OFFER_S * attempt))
             answer = await self._arbitrate(election_id)
-            if answer is None:  # this very id is taken
-                election_id += 1
+            if answer is None:  # this very id is taken, and others may be looking for one, too
+                election_id += random.randint(1, 1 + attempt)
                 continue
             code = GRPCStatusCode(answer.status.code)
             if code == GRPCStatusCode.OK:
@@ -227,15 +230,17 @@ class DeviceConnection:
         except TimeoutError:
             await self._close_stream()
             raise DeviceError(f"no answer to arbitration in {REQUEST_TIMEOUT_S:g} s") from None
-        except grpc.aio.AioRpcError as error:
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             await self._close_stream()
-            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+            code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
+            if code == grpc.StatusCode.INVALID_ARGUMENT:
                 # BMv2 takes an unset id for 0, which another one that only asks may have.
                 return None
-            if again and error.code() == grpc.StatusCode.INTERNAL:
-                # gRPC's word for writing on a stream that the device has just ended.
+            # gRPC's words for writing on a stream that has just ended: InvalidStateError, INTERNAL.
+            if again and code in (None, grpc.StatusCode.INTERNAL):
                 return await self._arbitrate(election_id, again=False)
-            raise DeviceError(f"arbitration: {_describe(error)}") from None
+            reason = _describe(error) if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            raise DeviceError(f"arbitration: {reason}") from None
 
     async def _discard_messages(self, stream: grpc.aio.StreamStreamCall) -> None:
         """Read the stream as long as it lasts, or a server that sends packets would block on it."""
