@@ -4,7 +4,8 @@
 
     unshare --net -- .venv/bin/python scripts/bench_switch.py [--rounds N] [--check] [TARGET...]
 
-Two programs, un.p4 (a minimal uN) and fabric.p4, with 254-byte packets over veth. The ceiling is a
+Three programs, un.p4 (a minimal uN), fabric.p4 as a T0 and nic.p4 as the NIC of a host that sends
+WRITEs over 32 paths of a plane in turn, with 254-byte packets over veth. The ceiling is a
 bare C loop (bench_io.c) that changes one byte between mapped rings. Everything is measured in turn,
 round after round, and the medians are compared, for load, switch and sink share the machine.
 --check exits with 1 when a goal of softswitch is missed.
@@ -24,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,25 @@ from finsy.proto import p4r, p4r_grpc
 
 from controller import addressing
 from controller.addressing import UsidKind
+from controller.entries import desired_entries
+from controller.fabric import Fabric
+from controller.p4rt import load_program
+from controller.policy import Policy, Spray
+from mrc.headers import Bth, Ipv6, Meth, Reth, Udp
+from mrc.opcodes import Opcode
+from mrc.options import DEFAULT_OPTIONS
+from mrc.packet import Packet
 from ptf_tests.namespace import NamespaceError, VethPairs, require_private_namespace
 from ptf_tests.switch import TARGETS, SwitchProcess
 from tests.softswitch.p4rt import DELETE, DEVICE_ID, INSERT, MODIFY, RawClient, load_config
+from topologies.schema import Topology
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = {"un": ROOT / "tests/softswitch/programs/build", "fabric": ROOT / "p4src/build"}
+PROGRAMS = {
+    "un": ROOT / "tests/softswitch/programs/build",
+    "fabric": ROOT / "p4src/build",
+    "nic": ROOT / "p4src/build",
+}
 FRAME_BYTES = 254
 BLOCK = 0xFCBBBB00
 OWN = addressing.usid(UsidKind.T0, 0, 0)
@@ -52,21 +66,56 @@ WRITES_PER_S = 1000
 FLEET_PPS = 2000
 WAYS = ("ring", "sendmmsg")
 
+ETHERNET = bytes.fromhex("020000000001 020000000002 86dd")
+
 RATIO, CEILING_SHARE, START_S = 8.0, 0.7, 1.0
 
 
 def packet() -> bytes:
     """A carrier with two uSIDs, the first the switch's own, padded to FRAME_BYTES."""
-    macs = bytes.fromhex("020000000001 020000000002")
     source = addressing.host_address(0, 0)
     carrier = BLOCK << 96 | OWN << 80 | NEXT << 64
     payload = bytes(FRAME_BYTES - 54)
     header = (6 << 28).to_bytes(4) + len(payload).to_bytes(2) + bytes([59, 64])
-    return macs + b"\x86\xdd" + header + source.to_bytes(16) + carrier.to_bytes(16) + payload
+    return ETHERNET + header + source.to_bytes(16) + carrier.to_bytes(16) + payload
+
+
+NIC_FABRIC = Fabric.from_topology(
+    Topology(name="bench", planes=1, t0_per_plane=2, t1_per_plane=32, hosts_per_t0_group=1)
+)
+
+
+def host_packet() -> bytes:
+    """A WRITE that h0-0 of NIC_FABRIC sends to h1-0, with FRAME_BYTES; the NIC adds 40."""
+    source, destination = (
+        addressing.host_address(group, 0).to_bytes(16) for group in range(NIC_FABRIC.groups)
+    )
+    headers = (Meth(msn=1), Reth(va=0, rkey=1, dma_length=1))
+    packet = Packet(
+        Ipv6(dscp=DEFAULT_OPTIONS.code_points.trimmable, source=source, destination=destination),
+        Udp(0xC000, DEFAULT_OPTIONS.udp_ports[0]),
+        Bth(opcode=Opcode.WRITE_ONLY, dqp=0x100, psn=1),
+        headers,
+    )
+    bare = len(ETHERNET) + len(packet.build())
+    return ETHERNET + replace(packet, payload=bytes(FRAME_BYTES - bare)).build()
+
+
+def nic_routes() -> list[Any]:
+    """The entries of h0-0's NIC, as the controller computes them."""
+    schema = load_program("nic")
+    updates = []
+    for entry in desired_entries(NIC_FABRIC, "n0-0", Policy(spray=Spray(mode="round_robin"))):
+        update = p4r.Update(type=p4r.Update.INSERT)
+        update.entity.CopyFrom(entry.encode(schema))
+        updates.append(update)
+    return updates
 
 
 def routes(client: RawClient, program: str) -> list[Any]:
-    """What makes a switch forward `packet()` from port 1 to port 2."""
+    """What makes a switch forward the program's packet from port 1 to port 2."""
+    if program == "nic":
+        return nic_routes()
     next_hop = {"locator_node": BLOCK << 16 | NEXT}
     own = {"locator_node": BLOCK << 16 | OWN}
     if program == "un":
@@ -334,7 +383,7 @@ def measure(
     with ExitStack() as stack:
         pairs = [pair for lane in (ceiling, *lanes.values()) for pair in lane.pairs]
         stack.enter_context(VethPairs(pairs))
-        wire = Wire(directory, packet())
+        wire = Wire(directory, host_packet() if program == "nic" else packet())
         switches = [
             Switch(stack, target, program, 1 + index, lane, directory / f"{target}.log")
             for index, (target, lane) in enumerate(lanes.items())
@@ -448,7 +497,7 @@ def main() -> int:
     """Measure the targets named on the command line, or all that are installed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=" or ".join(TARGETS))
-    parser.add_argument("--program", choices=PROGRAMS, action="append", help="default: both")
+    parser.add_argument("--program", choices=PROGRAMS, action="append", help="default: all")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each load; default 2")
     parser.add_argument("--fleet", type=int, metavar="N", help="also start N softswitches at once")

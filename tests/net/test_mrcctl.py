@@ -22,12 +22,14 @@ from tests.net.running import counters, running
 from topologies.emulation import Emulation
 
 MINI = Path(__file__).parents[2] / "topologies" / "mini.yaml"
-# Each takes away what the one before it allowed, and the other way round.
-DENIALS = [
-    "{planes: [0]}",
-    "{links: [[p0t0-0, p0t1-1]]}",
-    "{planes: [1]}",
-    "{links: [[h1-1, p0t0-1]], switches: [p1t1-0]}",
+# Weights alone; then each takes away what the one before it allowed, and the other way round.
+CHANGES = [
+    "plane_weights: {0: 3, 1: 1}\npath_weights: [{plane: 0, uplink: 0, weight: 0.25}]",
+    "plane_weights: {0: 1, 1: 3}\npath_weights: [{plane: 1, uplink: 1, weight: 7}]",
+    "deny: {planes: [0]}",
+    "deny: {links: [[p0t0-0, p0t1-1]]}",
+    "deny: {planes: [1]}",
+    "deny: {links: [[h1-1, p0t0-1]], switches: [p1t1-0]}",
 ]
 MESSAGE_BYTES = 1 << 20
 WRITES_PER_S = 1000.0
@@ -90,10 +92,10 @@ def test_policies_change_under_traffic_without_a_loss(
 ) -> None:
     """Every packet of a message that is sent meanwhile arrives: no half-written group was used."""
     policies = []
-    for number, deny in enumerate(DENIALS):
+    for number, change in enumerate(CHANGES):
         policy = tmp_path / f"{number}.yaml"
-        spray = f"{{mode: {mode}, slots_per_plane: {1 << number}}}"
-        policy.write_text(f"version: 1\nspray: {spray}\ndeny: {deny}\n")
+        spray = f"{{mode: {mode}, slots_per_plane: {1 << number % 5}}}"
+        policy.write_text(f"version: 1\nspray: {spray}\n{change}\n")
         policies.append(policy)
 
     async def run() -> tuple[int, int]:
