@@ -34,13 +34,14 @@ ptf.config.update(
 ptfutils.default_timeout = 3.0
 ptfutils.default_negative_timeout = 0.1
 
-pytest.register_assert_rewrite("ptf_tests.bench", "ptf_tests.device")
+pytest.register_assert_rewrite("ptf_tests.bench", "ptf_tests.device", "ptf_tests.ev_sender")
 
 from ptf.dataplane import DataPlane  # noqa: E402
 
 from ptf_tests import nic_world, world  # noqa: E402
 from ptf_tests.bench import Bench  # noqa: E402
 from ptf_tests.device import Device  # noqa: E402
+from ptf_tests.ev_sender import OTHER_PLANE, PATHS, Sender  # noqa: E402
 from ptf_tests.queues import QueueControl, Queued, queue_control  # noqa: E402
 
 # Program -> its P4Runtime device id (and PTF device number) and its ports.
@@ -216,3 +217,25 @@ def spray_group(_spray_groups: Iterator[int]) -> int:
 def second_spray_group(_spray_groups: Iterator[int]) -> int:
     """Another one."""
     return next(_spray_groups)
+
+
+@pytest.fixture
+def sender(host_nic: Bench, spray_group: int, ev_events: None) -> Sender:
+    """A sender without a spray group."""
+    while host_nic.device.digests(0.1):
+        pass
+    return Sender(host_nic, spray_group)
+
+
+@pytest.fixture
+def one_plane(sender: Sender) -> Sender:
+    """Six paths in one plane, of which one stays active."""
+    sender.install({0: PATHS})
+    return sender
+
+
+@pytest.fixture
+def two_planes(sender: Sender) -> Sender:
+    """Six paths in each of two planes, of which one each stays active."""
+    sender.install({0: PATHS, 1: OTHER_PLANE})
+    return sender

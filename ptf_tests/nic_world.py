@@ -164,15 +164,20 @@ def group_cfg(
     retirable: int = 0,
     probe_successes: int = 3,
     planes: Iterable[int] = PLANES,
+    shared_states: int | None = None,
+    uplink_bits: int = UPLINK_BITS,
 ) -> P4TableEntry:
-    """A spray group; ``slots`` per plane, of whose paths so many may be inactive."""
+    """A spray group; ``slots`` per plane, of whose paths so many may be inactive.
+
+    The states of its paths are in a path group of its own, or in ``shared_states``.
+    """
     action = P4TableAction(
         "spray_random" if random else "spray_round_robin",
         generation=generation,
         slots=slots,
         plane_set=plane_set,
-        path_group=path_group(group),
-        uplink_bits=UPLINK_BITS,
+        path_group=path_group(group) if shared_states is None else shared_states,
+        uplink_bits=uplink_bits,
         planes=sum(1 << plane for plane in planes),
         retirable=int.from_bytes(bytes([retirable] * 8), "big"),
         probe_successes=probe_successes,
