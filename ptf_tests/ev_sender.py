@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from enum import IntEnum
 
 from scapy.packet import Packet
 
 from controller.addressing import own_carrier, path_ev
+from controller.ev_events import EvCause
 from mrc.opcodes import Opcode
 from ptf_tests.bench import Bench
 from ptf_tests.nic_world import (
@@ -57,21 +57,6 @@ PATHS = [path_ev(0, uplink) for uplink in range(6)]
 OTHER_PLANE = [path_ev(1, uplink) for uplink in range(6)]
 A = PATHS[0]
 _generations = itertools.cycle(range(1, 255))
-
-
-class Cause(IntEnum):
-    """`ev_cause_t`."""
-
-    ACKED = 1
-    SKIP_ONCE = 2
-    TRIMMED = 3
-    ALWAYS_SKIP = 4
-    LOSS = 5
-    PROBE = 6
-    PROBE_MARKED = 7
-    ROTATION = 8
-    CONTROLLER = 9
-    GENERATION = 10
 
 
 class Sender:
@@ -126,7 +111,7 @@ class Sender:
             if not wanted:
                 break
         assert not wanted
-        self.events((PEER_QP, 0, GOOD, GOOD, Cause.GENERATION))
+        self.events((PEER_QP, 0, GOOD, GOOD, EvCause.GENERATION))
 
     def begin_generation(self, paths: dict[int, list[int]], generation: int | None = None) -> None:
         """The same spray group in another generation, that of this number or one never used."""
@@ -216,11 +201,11 @@ class Sender:
         """What a register holds of this generation, which is in force once it has been used."""
         return value & 0xFF if value >> 8 & 0xFF == self.generation else 0
 
-    def events(self, *expected: tuple[int, int, int, int, Cause]) -> None:
+    def events(self, *expected: tuple[int, int, int, int, EvCause]) -> None:
         """Exactly these digests: QP, EV, from, to, cause; on a path group's behalf, in time."""
         self.plane_events(*((*event, 0) for event in expected))
 
-    def plane_events(self, *expected: tuple[int, int, int, int, Cause, int]) -> None:
+    def plane_events(self, *expected: tuple[int, int, int, int, EvCause, int]) -> None:
         """The same with the change of the plane."""
         found: list[dict[str, int]] = []
         deadline = time.monotonic() + 2
@@ -241,7 +226,7 @@ def retire(sender: Sender, *evs: int) -> None:
     for ev in evs:
         assert sender.lose(ev) != ev
         assert sender.cell(ev) == (BAD, 0, 0)
-        sender.events((PEER_QP, ev, GOOD, BAD, Cause.LOSS))
+        sender.events((PEER_QP, ev, GOOD, BAD, EvCause.LOSS))
 
 
 def leave_plane(two_planes: Sender) -> None:
@@ -251,5 +236,5 @@ def leave_plane(two_planes: Sender) -> None:
     assert two_planes.lose(last) >> 13 in (0, 1)
     two_planes.events()
     assert two_planes.lose(last) in OTHER_PLANE
-    two_planes.plane_events((PEER_QP, last, GOOD, GOOD, Cause.LOSS, PLANE_DOWN))
+    two_planes.plane_events((PEER_QP, last, GOOD, GOOD, EvCause.LOSS, PLANE_DOWN))
     assert two_planes.assumed_down() == 1

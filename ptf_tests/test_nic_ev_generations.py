@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from controller.ev_events import EvCause
 from ptf_tests.ev_sender import (
     BAD,
     DENIED,
@@ -13,7 +14,6 @@ from ptf_tests.ev_sender import (
     PEER_QP,
     SKIP,
     A,
-    Cause,
     Sender,
     leave_plane,
     retire,
@@ -33,7 +33,7 @@ def test_starts_clean(one_plane: Sender) -> None:
     one_plane.begin_generation(ONE_PLANE, 255)
     retire(one_plane, *PATHS[:2])
     one_plane.sack(PATHS[2], m=1)
-    one_plane.events((OWN_QP, PATHS[2], GOOD, SKIP, Cause.SKIP_ONCE))
+    one_plane.events((OWN_QP, PATHS[2], GOOD, SKIP, EvCause.SKIP_ONCE))
     one_plane.begin_generation(ONE_PLANE, 0)
     assert one_plane.inactive() == 0
     retire(one_plane, A)
@@ -51,7 +51,7 @@ def test_assumed_down_plane_is_back(two_planes: Sender) -> None:
     two_planes.begin_generation(TWO_PLANES)
     assert two_planes.assumed_down() == 0
     assert two_planes.lose(A) != A
-    two_planes.events((PEER_QP, A, GOOD, BAD, Cause.LOSS))
+    two_planes.events((PEER_QP, A, GOOD, BAD, EvCause.LOSS))
 
 
 def test_feedback_of_the_last_generation(one_plane: Sender) -> None:
@@ -71,7 +71,7 @@ def test_feedback_of_the_last_generation(one_plane: Sender) -> None:
         )
     )
     one_plane.sack(A, m=2)
-    one_plane.events((OWN_QP, 0, GOOD, GOOD, Cause.GENERATION))
+    one_plane.events((OWN_QP, 0, GOOD, GOOD, EvCause.GENERATION))
     one_plane.write(psn, rtx=True)
     one_plane.events()
     assert one_plane.inactive() == 0
@@ -81,7 +81,7 @@ def test_denied_before_anything_is_sent(one_plane: Sender) -> None:
     """The controller's write begins the generation; its event says so by the number."""
     one_plane.generation += 1
     one_plane.set_state(A, DENIED)
-    one_plane.events((0, A, GOOD, DENIED, Cause.CONTROLLER))
+    one_plane.events((0, A, GOOD, DENIED, EvCause.CONTROLLER))
     device = one_plane.bench.device
     paths = slots(one_plane.group, ONE_PLANE, generation=one_plane.generation, alternates=True)
     device.insert(*paths)

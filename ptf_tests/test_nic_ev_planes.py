@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from controller.ev_events import EvCause
 from ptf_tests.ev_sender import (
     BAD,
     DENIED,
@@ -15,7 +16,6 @@ from ptf_tests.ev_sender import (
     PLANE_DOWN,
     SKIP,
     A,
-    Cause,
     Sender,
     leave_plane,
     retire,
@@ -42,7 +42,7 @@ class TestFloor:
     def test_always_skip_at_the_floor_is_skip_once(self, sender: Sender) -> None:
         sender.install({0: PATHS}, retirable=0)
         sender.sack(A, m=2)
-        sender.events((OWN_QP, A, GOOD, SKIP, Cause.ALWAYS_SKIP))
+        sender.events((OWN_QP, A, GOOD, SKIP, EvCause.ALWAYS_SKIP))
 
     def test_dead_plane_is_left(self, two_planes: Sender) -> None:
         leave_plane(two_planes)
@@ -63,7 +63,7 @@ class TestFloor:
         two_planes.sack(PATHS[5])  # late, and no probe
         assert two_planes.assumed_down() == 1
         two_planes.sack(PATHS[5], probe=True)
-        two_planes.plane_events((OWN_QP, PATHS[5], GOOD, GOOD, Cause.PROBE, PLANE_BACK))
+        two_planes.plane_events((OWN_QP, PATHS[5], GOOD, GOOD, EvCause.PROBE, PLANE_BACK))
         assert PATHS[5] in two_planes.rotation(4)
 
     def test_retired_path_brings_the_plane_back_when_it_is_good(self, two_planes: Sender) -> None:
@@ -72,7 +72,7 @@ class TestFloor:
             two_planes.sack(A, probe=True)
         assert two_planes.assumed_down() == 1
         two_planes.sack(A, probe=True)
-        two_planes.plane_events((OWN_QP, A, BAD, GOOD, Cause.PROBE, PLANE_BACK))
+        two_planes.plane_events((OWN_QP, A, BAD, GOOD, EvCause.PROBE, PLANE_BACK))
 
     def test_last_plane_is_kept(self, two_planes: Sender) -> None:
         leave_plane(two_planes)
@@ -87,7 +87,7 @@ class TestFloor:
         retire(two_planes, *PATHS[:5])
         two_planes.lose(PATHS[5])
         two_planes.sack(PATHS[5], m=2)
-        two_planes.events((OWN_QP, PATHS[5], GOOD, SKIP, Cause.ALWAYS_SKIP))
+        two_planes.events((OWN_QP, PATHS[5], GOOD, SKIP, EvCause.ALWAYS_SKIP))
         assert two_planes.cell(PATHS[5]) == (SKIP, 0, 0)
         two_planes.lose(PATHS[5])
         assert two_planes.cell(PATHS[5])[1] == 1, "suspect, and no more than that"
@@ -96,12 +96,12 @@ class TestFloor:
     def test_marked_answer_brings_the_plane_back(self, two_planes: Sender) -> None:
         leave_plane(two_planes)
         two_planes.sack(PATHS[5], m=1, probe=True)
-        two_planes.plane_events((OWN_QP, PATHS[5], GOOD, SKIP, Cause.PROBE_MARKED, PLANE_BACK))
+        two_planes.plane_events((OWN_QP, PATHS[5], GOOD, SKIP, EvCause.PROBE_MARKED, PLANE_BACK))
 
     def test_denied_path_does_not_bring_the_plane_back(self, two_planes: Sender) -> None:
         leave_plane(two_planes)
         two_planes.set_state(A, DENIED)
-        two_planes.events((0, A, BAD, DENIED, Cause.CONTROLLER))
+        two_planes.events((0, A, BAD, DENIED, EvCause.CONTROLLER))
         for _ in range(3):
             two_planes.sack(A, probe=True)
         two_planes.events()
@@ -113,10 +113,10 @@ class TestFloor:
         sender.lose(A)
         sender.events()
         assert sender.lose(A) == OTHER_PLANE[0]
-        sender.plane_events((PEER_QP, A, GOOD, GOOD, Cause.LOSS, PLANE_DOWN))
+        sender.plane_events((PEER_QP, A, GOOD, GOOD, EvCause.LOSS, PLANE_DOWN))
         assert sender.rotation(4) == [OTHER_PLANE[0]] * 4
         sender.sack(A, probe=True)
-        sender.plane_events((OWN_QP, A, GOOD, GOOD, Cause.PROBE, PLANE_BACK))
+        sender.plane_events((OWN_QP, A, GOOD, GOOD, EvCause.PROBE, PLANE_BACK))
         assert {*sender.rotation(4)} == {A, OTHER_PLANE[0]}
 
     def test_assumption_gives_way_to_ports_that_are_down(self, two_planes: Sender) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from controller.ev_events import EvCause
 from mrc.opcodes import Opcode
 from ptf_tests.ev_sender import (
     BAD,
@@ -11,7 +12,6 @@ from ptf_tests.ev_sender import (
     PATHS,
     SKIP,
     A,
-    Cause,
     Sender,
     retire,
 )
@@ -38,7 +38,7 @@ class TestProbes:
             one_plane.sack(A, probe=True)
             assert one_plane.cell(A) == (BAD, 0, successes)
         one_plane.sack(A, probe=True)
-        one_plane.events((OWN_QP, A, BAD, GOOD, Cause.PROBE))
+        one_plane.events((OWN_QP, A, BAD, GOOD, EvCause.PROBE))
         assert one_plane.inactive() == 0
         assert A in one_plane.rotation(6)
 
@@ -47,11 +47,11 @@ class TestProbes:
         one_plane.sack(A, probe=True)
         one_plane.sack(A, probe=True)
         one_plane.sack(A, m=1, probe=True)
-        one_plane.events((OWN_QP, A, BAD, SKIP, Cause.PROBE_MARKED))
+        one_plane.events((OWN_QP, A, BAD, SKIP, EvCause.PROBE_MARKED))
 
     def test_marked_answer_on_a_good_path(self, one_plane: Sender) -> None:
         one_plane.sack(A, m=1, probe=True)
-        one_plane.events((OWN_QP, A, GOOD, SKIP, Cause.PROBE_MARKED))
+        one_plane.events((OWN_QP, A, GOOD, SKIP, EvCause.PROBE_MARKED))
 
     def test_always_skip_resets_the_count(self, one_plane: Sender) -> None:
         retire(one_plane, A)
@@ -81,4 +81,4 @@ class TestProbes:
         sender.answer(Opcode.ENDPOINT_RESPONSE, ev_probe_answer_of(0x4712))
         sender.events()
         sender.answer(Opcode.ENDPOINT_RESPONSE, ev_probe_answer_of(0x4711))
-        sender.events((2, A, BAD, GOOD, Cause.PROBE))
+        sender.events((2, A, BAD, GOOD, EvCause.PROBE))

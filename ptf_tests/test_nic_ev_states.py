@@ -9,6 +9,7 @@ import pytest
 
 from controller.addressing import path_ev
 from controller.drops import DropReason
+from controller.ev_events import EvCause
 from mrc.opcodes import Opcode
 from ptf_tests.ev_sender import (
     BAD,
@@ -23,7 +24,6 @@ from ptf_tests.ev_sender import (
     SKIP,
     TRIMMED,
     A,
-    Cause,
     Sender,
     retire,
 )
@@ -43,16 +43,16 @@ from ptf_tests.packets import (
 class TestSkip:
     def test_marked_path_is_passed_over_once(self, one_plane: Sender) -> None:
         one_plane.sack(A, m=1)
-        one_plane.events((OWN_QP, A, GOOD, SKIP, Cause.SKIP_ONCE))
+        one_plane.events((OWN_QP, A, GOOD, SKIP, EvCause.SKIP_ONCE))
         assert one_plane.rotation(12) == [PATHS[1], *PATHS[1:], *PATHS]
-        one_plane.events((PEER_QP, A, SKIP, GOOD, Cause.ROTATION))
+        one_plane.events((PEER_QP, A, SKIP, GOOD, EvCause.ROTATION))
 
     def test_trimmed_path_is_passed_over_once(self, one_plane: Sender) -> None:
         psn = one_plane.on(A)
         one_plane.nack(A, psn, TRIMMED)
-        one_plane.events((OWN_QP, A, GOOD, SKIP, Cause.TRIMMED))
+        one_plane.events((OWN_QP, A, GOOD, SKIP, EvCause.TRIMMED))
         assert one_plane.rotation(6) == [*PATHS[1:], PATHS[1]]
-        one_plane.events((PEER_QP, A, SKIP, GOOD, Cause.ROTATION))
+        one_plane.events((PEER_QP, A, SKIP, GOOD, EvCause.ROTATION))
 
     @pytest.mark.parametrize("reason", [LASTHOP, NO_PKT_BUFFER, 0x06, 0x0A, 0x0B, 0x19])
     def test_other_nacks_are_no_penalty(self, one_plane: Sender, reason: int) -> None:
@@ -63,7 +63,7 @@ class TestSkip:
     def test_second_mark_changes_nothing(self, one_plane: Sender) -> None:
         one_plane.sack(A, m=1)
         one_plane.sack(A, m=1)
-        one_plane.events((OWN_QP, A, GOOD, SKIP, Cause.SKIP_ONCE))
+        one_plane.events((OWN_QP, A, GOOD, SKIP, EvCause.SKIP_ONCE))
 
     def test_unmarked_sack_changes_nothing(self, one_plane: Sender) -> None:
         one_plane.sack(A)
@@ -76,17 +76,17 @@ class TestSkip:
         sender.sack(A, m=1)
         assert sender.rotation(2) == [A, A]
         sender.events(
-            (OWN_QP, A, GOOD, SKIP, Cause.SKIP_ONCE), (PEER_QP, A, SKIP, GOOD, Cause.ROTATION)
+            (OWN_QP, A, GOOD, SKIP, EvCause.SKIP_ONCE), (PEER_QP, A, SKIP, GOOD, EvCause.ROTATION)
         )
 
     def test_every_path_marked(self, one_plane: Sender) -> None:
         """One path becomes GOOD again per packet."""
         for ev in PATHS:
             one_plane.sack(ev, m=1)
-        one_plane.events(*((OWN_QP, ev, GOOD, SKIP, Cause.SKIP_ONCE) for ev in PATHS))
+        one_plane.events(*((OWN_QP, ev, GOOD, SKIP, EvCause.SKIP_ONCE) for ev in PATHS))
         sent = one_plane.rotation(6)
         assert set(sent) <= set(PATHS)
-        one_plane.events(*((PEER_QP, ev, SKIP, GOOD, Cause.ROTATION) for ev in PATHS))
+        one_plane.events(*((PEER_QP, ev, SKIP, GOOD, EvCause.ROTATION) for ev in PATHS))
 
     @pytest.mark.parametrize(
         "ev",
@@ -116,19 +116,19 @@ class TestRetire:
         one_plane.sack(A, m=1)
         assert one_plane.write(psn, rtx=True) != A
         one_plane.events(
-            (OWN_QP, A, GOOD, SKIP, Cause.SKIP_ONCE), (PEER_QP, A, SKIP, BAD, Cause.LOSS)
+            (OWN_QP, A, GOOD, SKIP, EvCause.SKIP_ONCE), (PEER_QP, A, SKIP, BAD, EvCause.LOSS)
         )
 
     def test_always_skip(self, one_plane: Sender) -> None:
         one_plane.sack(A, m=2)
-        one_plane.events((OWN_QP, A, GOOD, BAD, Cause.ALWAYS_SKIP))
+        one_plane.events((OWN_QP, A, GOOD, BAD, EvCause.ALWAYS_SKIP))
         assert A not in one_plane.rotation(12)
 
     def test_always_skip_of_a_skipped_path(self, one_plane: Sender) -> None:
         one_plane.sack(A, m=1)
         one_plane.sack(A, m=2)
         one_plane.events(
-            (OWN_QP, A, GOOD, SKIP, Cause.SKIP_ONCE), (OWN_QP, A, SKIP, BAD, Cause.ALWAYS_SKIP)
+            (OWN_QP, A, GOOD, SKIP, EvCause.SKIP_ONCE), (OWN_QP, A, SKIP, BAD, EvCause.ALWAYS_SKIP)
         )
 
     @pytest.mark.parametrize("reason", [TRIMMED, LASTHOP, NO_PKT_BUFFER])
@@ -136,7 +136,7 @@ class TestRetire:
         psn = one_plane.on(A)
         one_plane.nack(A, psn, reason)
         one_plane.write(psn, rtx=True)
-        trimmed = (OWN_QP, A, GOOD, SKIP, Cause.TRIMMED)
+        trimmed = (OWN_QP, A, GOOD, SKIP, EvCause.TRIMMED)
         one_plane.events(*[trimmed] * (reason == TRIMMED))
         assert one_plane.cell(A)[0] != BAD
         assert one_plane.inactive() == 0
@@ -146,7 +146,7 @@ class TestRetire:
         other = nack_of(A << 16 | 0xC0DF, psn, LASTHOP)
         one_plane.answer(Opcode.NACK, other)
         one_plane.write(psn, rtx=True)
-        one_plane.events((PEER_QP, A, GOOD, BAD, Cause.LOSS))
+        one_plane.events((PEER_QP, A, GOOD, BAD, EvCause.LOSS))
 
     def test_retransmission_of_an_unknown_psn(self, one_plane: Sender) -> None:
         one_plane.write(one_plane.next_psn(), rtx=True)
@@ -159,7 +159,7 @@ class TestRetire:
         one_plane.write(0, rtx=True)
         one_plane.events()
         one_plane.write(0xFFFFFF, rtx=True)
-        one_plane.events((PEER_QP, first, GOOD, BAD, Cause.LOSS))
+        one_plane.events((PEER_QP, first, GOOD, BAD, EvCause.LOSS))
         assert one_plane.cell(second)[0] == GOOD
 
     def test_lost_again_on_another_path(self, one_plane: Sender) -> None:
@@ -169,7 +169,7 @@ class TestRetire:
         third = one_plane.write(psn, rtx=True)
         assert len({A, second, third}) == 3
         one_plane.events(
-            (PEER_QP, A, GOOD, BAD, Cause.LOSS), (PEER_QP, second, GOOD, BAD, Cause.LOSS)
+            (PEER_QP, A, GOOD, BAD, EvCause.LOSS), (PEER_QP, second, GOOD, BAD, EvCause.LOSS)
         )
 
     def test_share_stays_in_its_plane(self, two_planes: Sender) -> None:
@@ -205,11 +205,11 @@ class TestChoice:
         one_plane.sack(PATHS[1], m=1)
         assert one_plane.write(psn, rtx=True) == PATHS[2]
         one_plane.events(
-            (OWN_QP, PATHS[1], GOOD, SKIP, Cause.SKIP_ONCE),
-            (PEER_QP, A, GOOD, BAD, Cause.LOSS),
+            (OWN_QP, PATHS[1], GOOD, SKIP, EvCause.SKIP_ONCE),
+            (PEER_QP, A, GOOD, BAD, EvCause.LOSS),
         )
         assert PATHS[1] not in one_plane.rotation(6)
-        one_plane.events((PEER_QP, PATHS[1], SKIP, GOOD, Cause.ROTATION))
+        one_plane.events((PEER_QP, PATHS[1], SKIP, GOOD, EvCause.ROTATION))
         assert PATHS[1] in one_plane.rotation(6)
 
     def test_skip_before_assumed_bad(self, sender: Sender) -> None:
@@ -227,7 +227,7 @@ class TestChoice:
         sender.install({0: PATHS[:2]}, retirable=1)
         retire(sender, A)
         sender.set_state(PATHS[1], DENIED)
-        sender.events((0, PATHS[1], GOOD, DENIED, Cause.CONTROLLER))
+        sender.events((0, PATHS[1], GOOD, DENIED, EvCause.CONTROLLER))
         assert sender.rotation(4) == [A] * 4
         sender.events()
 
@@ -241,16 +241,16 @@ class TestChoice:
         sender.events()
         for _ in range(3):
             sender.sack(A, probe=True)
-        sender.events((OWN_QP, A, BAD, GOOD, Cause.PROBE))
+        sender.events((OWN_QP, A, BAD, GOOD, EvCause.PROBE))
         sender.on(A)
 
     def test_random_slots_pass_over_a_marked_path_once(self, sender: Sender) -> None:
         sender.install({0: PATHS}, random=True)
         sender.sack(A, m=1)
-        sender.events((OWN_QP, A, GOOD, SKIP, Cause.SKIP_ONCE))
+        sender.events((OWN_QP, A, GOOD, SKIP, EvCause.SKIP_ONCE))
         while sender.cell(A)[0] == SKIP:
             assert sender.write() != A
-        sender.events((PEER_QP, A, SKIP, GOOD, Cause.ROTATION))
+        sender.events((PEER_QP, A, SKIP, GOOD, EvCause.ROTATION))
         sender.on(A)
 
     def test_random_slots_of_the_last_path(self, sender: Sender) -> None:
@@ -285,7 +285,7 @@ class TestDenied:
     def test_only_the_controller(self, one_plane: Sender) -> None:
         psn = one_plane.on(A)
         one_plane.set_state(A, DENIED)
-        one_plane.events((0, A, GOOD, DENIED, Cause.CONTROLLER))
+        one_plane.events((0, A, GOOD, DENIED, EvCause.CONTROLLER))
         assert one_plane.inactive() == 1
         for m, probe in itertools.product(range(3), (False, True)):
             one_plane.sack(A, m=m, probe=probe)
@@ -294,14 +294,14 @@ class TestDenied:
         assert one_plane.cell(A)[0] == DENIED
         assert A not in one_plane.rotation(12)
         one_plane.set_state(A, GOOD)
-        one_plane.events((0, A, DENIED, GOOD, Cause.CONTROLLER))
+        one_plane.events((0, A, DENIED, GOOD, EvCause.CONTROLLER))
         assert one_plane.inactive() == 0
         assert A in one_plane.rotation(6)
 
     def test_everything_denied(self, one_plane: Sender) -> None:
         for ev in PATHS:
             one_plane.set_state(ev, DENIED)
-        one_plane.events(*((0, ev, GOOD, DENIED, Cause.CONTROLLER) for ev in PATHS))
+        one_plane.events(*((0, ev, GOOD, DENIED, EvCause.CONTROLLER) for ev in PATHS))
         packet = mrc(Opcode.WRITE_ONLY, HOST, PEER)
         one_plane.bench.drops(HOST_PORT, from_host(packet), DropReason.NO_PATH)
 
@@ -310,16 +310,16 @@ class TestDenied:
         retire(one_plane, A)
         one_plane.set_state(A, DENIED)
         assert one_plane.inactive() == 1
-        one_plane.events((0, A, BAD, DENIED, Cause.CONTROLLER))
+        one_plane.events((0, A, BAD, DENIED, EvCause.CONTROLLER))
 
     def test_more_than_the_floor_allows(self, sender: Sender) -> None:
         """The controller may deny below the floor; nothing is retired then."""
         sender.install({0: PATHS}, retirable=2)
         for ev in PATHS[:4]:
             sender.set_state(ev, DENIED)
-        sender.events(*((0, ev, GOOD, DENIED, Cause.CONTROLLER) for ev in PATHS[:4]))
+        sender.events(*((0, ev, GOOD, DENIED, EvCause.CONTROLLER) for ev in PATHS[:4]))
         assert sender.inactive() == 4
         sender.lose(PATHS[4])
         sender.sack(PATHS[5], m=2)
-        sender.events((OWN_QP, PATHS[5], GOOD, SKIP, Cause.ALWAYS_SKIP))
+        sender.events((OWN_QP, PATHS[5], GOOD, SKIP, EvCause.ALWAYS_SKIP))
         assert sender.inactive() == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.ev_events import EvCause
 from ptf_tests.ev_sender import (
     BAD,
     DENIED,
@@ -17,7 +18,6 @@ from ptf_tests.ev_sender import (
     SKIP,
     TRIMMED,
     A,
-    Cause,
     Sender,
 )
 
@@ -25,24 +25,24 @@ STATES = (GOOD, SKIP, BAD, DENIED)
 
 # From GOOD, SKIP, ASSUMED_BAD and DENIED (docs/dataplane.md has the same table).
 ABOVE_FLOOR = {
-    Cause.ACKED: (GOOD, SKIP, BAD, DENIED),
-    Cause.SKIP_ONCE: (SKIP, SKIP, BAD, DENIED),
-    Cause.TRIMMED: (SKIP, SKIP, BAD, DENIED),
-    Cause.ALWAYS_SKIP: (BAD, BAD, BAD, DENIED),
-    Cause.LOSS: (BAD, BAD, BAD, DENIED),
-    Cause.PROBE: (GOOD, SKIP, GOOD, DENIED),
-    Cause.PROBE_MARKED: (SKIP, SKIP, SKIP, DENIED),
+    EvCause.ACKED: (GOOD, SKIP, BAD, DENIED),
+    EvCause.SKIP_ONCE: (SKIP, SKIP, BAD, DENIED),
+    EvCause.TRIMMED: (SKIP, SKIP, BAD, DENIED),
+    EvCause.ALWAYS_SKIP: (BAD, BAD, BAD, DENIED),
+    EvCause.LOSS: (BAD, BAD, BAD, DENIED),
+    EvCause.PROBE: (GOOD, SKIP, GOOD, DENIED),
+    EvCause.PROBE_MARKED: (SKIP, SKIP, SKIP, DENIED),
 }
 AT_FLOOR = ABOVE_FLOOR | {
-    Cause.ALWAYS_SKIP: (SKIP, SKIP, BAD, DENIED),
-    Cause.LOSS: (GOOD, SKIP, BAD, DENIED),
+    EvCause.ALWAYS_SKIP: (SKIP, SKIP, BAD, DENIED),
+    EvCause.LOSS: (GOOD, SKIP, BAD, DENIED),
 }
 SACKS = {
-    Cause.ACKED: (0, False),
-    Cause.SKIP_ONCE: (1, False),
-    Cause.ALWAYS_SKIP: (2, False),
-    Cause.PROBE: (0, True),
-    Cause.PROBE_MARKED: (1, True),
+    EvCause.ACKED: (0, False),
+    EvCause.SKIP_ONCE: (1, False),
+    EvCause.ALWAYS_SKIP: (2, False),
+    EvCause.PROBE: (0, True),
+    EvCause.PROBE_MARKED: (1, True),
 }
 
 
@@ -50,16 +50,16 @@ def put(sender: Sender, state: int) -> None:
     """Path A is in this state."""
     before = sender.cell(A)[0]
     sender.set_state(A, state)
-    sender.events(*[(0, A, before, state, Cause.CONTROLLER)] * (state != before))
+    sender.events(*[(0, A, before, state, EvCause.CONTROLLER)] * (state != before))
     assert sender.inactive() == (state in (BAD, DENIED))
 
 
-def cause(sender: Sender, what: Cause, psn: int) -> None:
+def cause(sender: Sender, what: EvCause, psn: int) -> None:
     """It happens to path A, which took the packet with this PSN."""
     if what in SACKS:
         m, probe = SACKS[what]
         sender.sack(A, m, probe=probe)
-    elif what is Cause.TRIMMED:
+    elif what is EvCause.TRIMMED:
         sender.nack(A, psn, TRIMMED)
     else:
         assert sender.write(psn, rtx=True) != A
@@ -76,9 +76,9 @@ def test_every_cause(sender: Sender, floor: bool, state: int) -> None:
         put(sender, state)
         cause(sender, what, psn)
         after = states[state]
-        qp = PEER_QP if what is Cause.LOSS else OWN_QP
+        qp = PEER_QP if what is EvCause.LOSS else OWN_QP
         sender.events(*[(qp, A, state, after, what)] * (after != state))
-        suspect = floor and what is Cause.LOSS and state in (GOOD, SKIP)
+        suspect = floor and what is EvCause.LOSS and state in (GOOD, SKIP)
         assert sender.cell(A) == (after, suspect, 0), (what, state)
         assert sender.inactive() == (after in (BAD, DENIED))
     assert sender.assumed_down() == 0
@@ -111,7 +111,7 @@ def test_turn_of_each_state(one_plane: Sender) -> None:
     for state, after in ((GOOD, GOOD), (SKIP, GOOD), (BAD, BAD), (DENIED, DENIED)):
         put(one_plane, state)
         assert (A in one_plane.rotation(6)) == (state == GOOD)
-        one_plane.events(*[(PEER_QP, A, state, after, Cause.ROTATION)] * (state != after))
+        one_plane.events(*[(PEER_QP, A, state, after, EvCause.ROTATION)] * (state != after))
         assert one_plane.cell(A)[0] == after
 
 
@@ -119,11 +119,11 @@ def test_turn_of_each_state(one_plane: Sender) -> None:
 def test_number_of_answered_probes(sender: Sender, successes: int) -> None:
     """The last answer decides between GOOD and SKIP; a loss and ALWAYS_SKIP start again."""
     sender.install({0: PATHS}, probe_successes=successes)
-    for mark, after, what in ((0, GOOD, Cause.PROBE), (1, SKIP, Cause.PROBE_MARKED)):
+    for mark, after, what in ((0, GOOD, EvCause.PROBE), (1, SKIP, EvCause.PROBE_MARKED)):
         put(sender, GOOD)
         psn = sender.on(A)
         put(sender, BAD)
-        for setback in (Cause.LOSS, Cause.ALWAYS_SKIP):
+        for setback in (EvCause.LOSS, EvCause.ALWAYS_SKIP):
             for count in range(1, successes):
                 sender.sack(A, m=1 - mark, probe=True)
                 assert sender.cell(A) == (BAD, 0, count)
