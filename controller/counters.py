@@ -29,9 +29,10 @@ QUEUE_COUNTERS = {
     "trim_packets": "Trimmed",
     "dropped_trim_packets": "Trim-dropped",
     "dropped_packets": "Tail-dropped",
+    "dropped_copies": "Copies-dropped",
 }
-"""Counters of fabric.p4 by egress port, as SAI names them, and how they are called in tables.
-Packets that were trimmed and then dropped are in both."""
+"""Counters of fabric.p4 by egress port, as SAI names them but for the last one, and how they are
+called in tables. Packets that were trimmed and then dropped are in both."""
 
 
 @dataclass(frozen=True, slots=True)

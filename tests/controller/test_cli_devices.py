@@ -110,7 +110,7 @@ def test_counters_of_one_device(fake_fabric: FakeFabric) -> None:
     mrcctl("push")
     count("port_out", fake_fabric.switches["p0t0-1"].counters, 3, 4)
     table = rows(mrcctl("counters", "--device", "p0t0-1").output)
-    assert table["3"] == ["p0t1-0", "0", "0", "4", "400", "0", "0", "0", "0"]
+    assert table["3"] == ["p0t1-0", "0", "0", "4", "400", "0", "0", "0", "0", "0"]
     assert len(rows(mrcctl("counters", "--device", "n0-0").output)["1"]) == 5
 
 
@@ -128,9 +128,10 @@ def test_counters_show_queues_that_filled(fake_fabric: FakeFabric) -> None:
         "Trimmed",
         "Trim-dropped",
         "Tail-dropped",
+        "Copies-dropped",
     ]
-    assert found["p0t0-1"] == ["3", "p0t1-0", "5", "6", "7", "8"]
-    assert rows(mrcctl("counters", "--device", "p0t0-1").output)["3"][-4:] == list("5678")
+    assert found["p0t0-1"] == ["3", "p0t1-0", "5", "6", "7", "8", "9"]
+    assert rows(mrcctl("counters", "--device", "p0t0-1").output)["3"][-5:] == list("56789")
 
 
 def test_a_policy_is_applied_remembered_and_shown(fake_fabric: FakeFabric, tmp_path: Path) -> None:
