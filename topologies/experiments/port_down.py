@@ -200,14 +200,17 @@ def _others(fabric: Fabric) -> list[int]:
 async def _carrier(change: Callable[[str], None], wire: str, port: str, *, wanted: bool) -> float:
     """Cut or mend a wire; when its NIC's port was last seen without the carrier that is wanted."""
     with contextlib.closing(Namespace.current()) as here:
-        watching = asyncio.create_task(asyncio.to_thread(_last_seen, here, port, not wanted))
+        # From now on, not from when a thread comes to look: then the first notices may be out, and
+        # would be passed over.
+        watching = asyncio.get_running_loop().run_in_executor(
+            None, _last_seen, here, port, not wanted, time.monotonic()
+        )
         await asyncio.to_thread(change, wire)
         return await watching
 
 
-def _last_seen(space: Namespace, port: str, running: bool) -> float:
-    """time.monotonic() before the last look at which the port was (not) running."""
-    seen = time.monotonic()
+def _last_seen(space: Namespace, port: str, running: bool, seen: float) -> float:
+    """time.monotonic() before the last look at which the port was (not) running, as at `seen`."""
     while True:
         before = time.monotonic()
         if space.is_running(port) is not running:
