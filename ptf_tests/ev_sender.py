@@ -140,7 +140,7 @@ class Sender:
 
     def on(self, ev: int) -> int:
         """Send WRITEs until one takes this EV; its PSN."""
-        for _ in range(64):
+        for _ in range(400):  # slots may be drawn
             psn = self.next_psn()
             if self.write(psn) == ev:
                 return psn
